@@ -1,0 +1,1 @@
+"""The mathematics, one file per kind: numpy in, numpy out; no files, no printing."""

@@ -1,0 +1,1 @@
+"""What the terminal shows: tables, heat maps, plots."""
