@@ -11,7 +11,7 @@ from pe_cli.catalogue import CATALOGUE, load
 from pe_cli.errors import PeError
 
 __version__ = "0.1.0"
-__all__ = ["PeError", "__version__", *sorted(entry.function for entry in CATALOGUE.values())]  # noqa: PLE0604
+__all__ = ["PeError", "__version__", *sorted(entry.function for entry in CATALOGUE.values())]
 
 
 def __getattr__(name: str) -> Any:

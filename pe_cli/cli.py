@@ -1,0 +1,201 @@
+"""The Typer app: it knows its commands by name and imports one when it is called; it owns exit codes and errors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from pe_cli import __version__
+from pe_cli.catalogue import CATALOGUE, FAMILIES
+from pe_cli.errors import PeError
+
+DONE, DIFFERENT, TROUBLE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+
+
+class Lazy(NamedTuple):
+    """A command that is not imported yet: its line in the list, its heading there, and how to get it."""
+
+    summary: str
+    heading: str
+    load: Callable[[], Callable[..., Any]]
+
+
+class LazyGroup(TyperGroup):
+    """A group that lists its commands without importing them."""
+
+    lazy: Mapping[str, Lazy] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return list(super().parse_args(ctx, args or ["--help"]))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.lazy)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in self.commands:
+            return self.commands[cmd_name]
+        if cmd_name not in self.lazy:
+            return None
+        self.commands[cmd_name] = _typer_command(cmd_name, self.lazy[cmd_name].load())
+        return self.commands[cmd_name]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.lazy and not args[0].startswith("-"):
+            from pe_cli.errors import no_such
+
+            raise no_such("encoding" if ctx.info_name == "gen" else "command", args[0], self.lazy)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for heading in dict.fromkeys(command.heading for command in self.lazy.values()):
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [
+                        (name, command.summary)
+                        for name, command in self.lazy.items()
+                        if command.heading == heading
+                    ]
+                )
+
+
+def _typer_command(name: str, function: Any) -> Any:
+    if isinstance(function, type) and issubclass(function, TyperGroup):
+        return function(name=name, rich_markup_mode=None, help=function.__doc__)
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    app.command(name, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})(
+        function
+    )
+    return typer.main.get_command(app)
+
+
+def _function(target: str) -> Callable[[], Callable[..., Any]]:
+    module, _, name = target.partition(":")
+    return lambda: getattr(import_module(f"pe_cli.commands.{module}"), name)
+
+
+def _encoding(name: str) -> Callable[[], Callable[..., Any]]:
+    return lambda: import_module("pe_cli.commands.gen").gen_function(name)
+
+
+class GenGroup(LazyGroup):
+    """Make the table of an encoding.
+
+    At a terminal it shows a summary and a picture; with -o, or into a pipe, it writes the table. `pe gen NAME --help`
+    explains one encoding.
+    """
+
+    lazy = {  # noqa: RUF012
+        **{
+            name: Lazy(entry.summary, FAMILIES[entry.family], _encoding(name))
+            for name, entry in CATALOGUE.items()
+        },
+        "model": Lazy(
+            "the encoding of a model, from its config.json or .gguf",
+            "Any model",
+            _function("model:model_command"),
+        ),
+    }
+
+
+class RootGroup(LazyGroup):
+    """The commands of `pe`."""
+
+    lazy = {  # noqa: RUF012
+        "gen": Lazy("make the table of an encoding", "Commands", lambda: GenGroup),
+        "inspect": Lazy(
+            "say what is in a file, and which encoding a table is",
+            "Commands",
+            _function("inspect:inspect_command"),
+        ),
+        "extend": Lazy(
+            "lengthen a learned table, alone or inside a checkpoint",
+            "Commands",
+            _function("extend:extend_command"),
+        ),
+        "diff": Lazy(
+            "compare two tables and say why they differ", "Commands", _function("diff:diff_command")
+        ),
+    }
+
+
+app = typer.Typer(cls=RootGroup, rich_markup_mode=None, add_completion=False)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"pe {__version__}")
+        raise typer.Exit()
+
+
+@app.callback(context_settings={"help_option_names": ["-h", "--help"]})
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Positional encodings: make, inspect, extend and compare them.
+
+    pe gen rope --len 4096 --dim 128 -o rope.safetensors
+    """
+
+
+def main() -> NoReturn:
+    """Run `pe`; every error becomes one line on stderr and an exit code."""
+    signal.signal(signal.SIGTERM, _terminated)
+    code = run(sys.argv[1:])
+    _flush_quietly()
+    sys.exit(code)
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        return int(typer.main.get_command(app)(args=argv, prog_name="pe", standalone_mode=False) or DONE)
+    except BrokenPipeError:
+        return DONE
+    except Exception as error:
+        if os.environ.get("PE_DEBUG"):
+            raise
+        print(f"pe: {_sentence(error)}", file=sys.stderr)
+        return TROUBLE
+    except (KeyboardInterrupt, typer.Abort):
+        print("pe: interrupted; nothing was written", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, PeError):
+        return " ".join(str(error).split("\n"))
+    if isinstance(error, typer.TyperException):
+        usage = getattr(error, "ctx", None)
+        message = error.format_message().rstrip(".")
+        return f"{message}; see '{usage.command_path} --help'" if usage else message
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}"
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error}".rstrip(": ")
+    return f"unexpected {type(error).__name__}: {error}; PE_DEBUG=1 shows where, please report it"
+
+
+def _terminated(signum: int, frame: Any) -> NoReturn:
+    raise SystemExit(TERMINATED)
+
+
+def _flush_quietly() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain about the pipe once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""From the signature of an encoding to the options of its `pe gen` subcommand, and from their values back to arguments."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import typer
+
+from pe_cli.commands import docstring
+from pe_cli.errors import PeError, no_such
+from pe_cli.signature import Choice, Source
+
+OPPOSITES = {"bidirectional": "causal"}
+LONG_ONLY = frozenset("oq")  # -o and -q are shared options
+RENAMED = {"length": "len"}
+READ_BY_TYPE = {"Graph": Source.GRAPH, "Forest": Source.FOREST}
+SUPPLIED = frozenset({Source.POSITIONS, Source.QUERIES, Source.KEYS, Source.DISTANCES})
+READ_FROM_FILE = {Source.GRAPH: "GRAPH", Source.FOREST: "FILE"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of an encoding, taken apart."""
+
+    name: str
+    type: Any
+    default: Any
+    source: Source | None
+    choice: Choice | None
+    element: type
+    help: str
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def option(self) -> str:
+        return "--" + RENAMED.get(self.name, self.name).replace("_", "-")
+
+    def declarations(self) -> list[str]:
+        if self.type is bool:
+            opposite = OPPOSITES.get(self.name, f"no-{self.name.replace('_', '-')}")
+            return [f"{self.option}/--{opposite}"]
+        if len(self.name) == 1 and self.name not in LONG_ONLY:
+            return [f"-{self.name}", self.option]
+        return [self.option]
+
+
+def parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
+    """The parameters of `function`, in order."""
+    hints = get_type_hints(function, include_extras=True)
+    text = docstring.read(function).parameters
+    return {
+        name: _take_apart(name, hints[name], parameter.default, text.get(name, ""))
+        for name, parameter in inspect.signature(function).parameters.items()
+    }
+
+
+def typer_parameter(parameter: Parameter) -> inspect.Parameter:
+    """The Typer declaration of one parameter; anything but a number or a flag arrives as text."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    help_text = parameter.help or None
+    if parameter.source in READ_FROM_FILE:
+        argument = typer.Argument(
+            metavar=READ_FROM_FILE[parameter.source], help=help_text, show_default=False
+        )
+        return inspect.Parameter(parameter.name, kind, annotation=Annotated[str, argument])
+    metavar, typed = _metavar(parameter)
+    names = _names(parameter)
+    default = None if parameter.required else parameter.default
+    as_text = typed is str and default is not None
+    option = typer.Option(
+        *parameter.declarations(),
+        metavar=metavar,
+        help=f"{help_text or ''}{f' One of: {names}.' if names else ''}".strip() or None,
+        show_default=default is not None,
+        autocompletion=(lambda: choices(parameter)) if names else None,
+    )
+    return inspect.Parameter(
+        parameter.name,
+        kind,
+        default=inspect.Parameter.empty if parameter.required else (_spell(default) if as_text else default),
+        annotation=Annotated[typed if parameter.required or typed is bool else typed | None, option],
+    )
+
+
+def argument(parameter: Parameter, value: Any, load_array: Callable[[str], Any]) -> Any:
+    """The argument of the function from what the command line gave."""
+    if value is None or (not isinstance(value, str) and parameter.source is None):
+        return value
+    if parameter.choice is not None or get_origin(parameter.type) is Literal:
+        return _chosen(parameter, value)
+    if parameter.source is Source.ARRAY:
+        return load_array(value)
+    if parameter.source is Source.GRID and isinstance(value, str):
+        from pe_cli.positions import parse_grid
+
+        return parse_grid(value, parameter.option)
+    if parameter.source is Source.NUMBERS and isinstance(value, str):
+        return _numbers(parameter, value)
+    return value
+
+
+def spelled(parameter: Parameter, value: Any) -> list[str]:
+    """The words on a command line that give this value."""
+    if parameter.type is bool:
+        on, off = parameter.declarations()[0].split("/")
+        return [on if value else off]
+    text = _spell(value)
+    return [f"{parameter.option}={text}"] if text.startswith("-") else [parameter.option, text]
+
+
+def _take_apart(name: str, hint: Any, default: Any, text: str) -> Parameter:
+    source: Source | None = None
+    choice: Choice | None = None
+    element: type = int
+    hint = _without_none(hint)
+    if get_origin(hint) is Annotated:
+        hint, *marks = get_args(hint)
+        for mark in marks:
+            if isinstance(mark, Source):
+                source = mark
+            elif isinstance(mark, Choice):
+                choice = mark
+            elif mark in (int, float):
+                element = mark
+    source = source or READ_BY_TYPE.get(getattr(hint, "__name__", ""))
+    return Parameter(name, hint, default, source, choice, element, text)
+
+
+def _without_none(hint: Any) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        members = [member for member in get_args(hint) if member is not type(None)]
+        return members[0] if len(members) == 1 else hint
+    return hint
+
+
+def _metavar(parameter: Parameter) -> tuple[str | None, Any]:
+    if parameter.source is Source.ARRAY:
+        return "SOURCE", str
+    if parameter.source is Source.GRID:
+        return "HxW", str
+    if parameter.source is Source.NUMBERS:
+        return "N,N,…" if parameter.element is int else "X,X,…", str
+    if parameter.choice is not None or get_origin(parameter.type) is Literal:
+        return "NAME", str
+    return (
+        None if parameter.type is bool else {int: "N", float: "X"}.get(parameter.type, "TEXT")
+    ), parameter.type
+
+
+def _names(parameter: Parameter) -> str:
+    if parameter.choice is not None:
+        return ", ".join(parameter.choice.names)
+    return ", ".join(map(str, get_args(parameter.type))) if get_origin(parameter.type) is Literal else ""
+
+
+def choices(parameter: Parameter) -> list[str]:
+    """Every value that a parameter with known values accepts, aliases included; else nothing."""
+    if parameter.choice is not None:
+        return [*parameter.choice.names, *(parameter.choice.aliases or ())]
+    return [str(name) for name in get_args(parameter.type)] if get_origin(parameter.type) is Literal else []
+
+
+def _chosen(parameter: Parameter, value: str) -> str:
+    aliases: Mapping[str, str] = (parameter.choice.aliases if parameter.choice else None) or {}
+    name = aliases.get(value, value)
+    if name not in choices(parameter):
+        raise no_such(parameter.name.replace("_", " "), value, choices(parameter))
+    return name
+
+
+def _numbers(parameter: Parameter, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(parameter.element(part) for part in text.split(","))
+    except ValueError:
+        raise PeError(f"{parameter.option} {text}: write numbers joined by commas") from None
+
+
+def _spell(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value)

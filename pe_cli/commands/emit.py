@@ -1,0 +1,105 @@
+"""What `gen` does with a table: bytes into a file or pipe, a summary and a picture at a terminal, JSON where asked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pe_cli import provenance
+from pe_cli.commands.options import Output
+from pe_cli.errors import PeError
+from pe_cli.formats import open_sink
+from pe_cli.memory import size
+from pe_cli.tables import Table
+
+SCHEMA = "pe.gen/1"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A table to put out: `origins` says where a parameter came from, where that is not the command line."""
+
+    encoding: str
+    table: Table
+    command: str
+    parameters: Mapping[str, Any]
+    output: Output
+    origins: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def emit(request: Request) -> None:
+    """Write, show and report as the output options say."""
+    output, table = request.output, request.table
+    writes = output.output is not None or not (output.json or sys.stdout.isatty())
+    if output.output == "-" and (sys.stdout.isatty() or output.json):
+        raise PeError("-o - writes bytes: send stdout into a pipe or file, without --json")
+    if not writes and output.format:
+        raise PeError(f"--format {output.format}: nothing is written to a terminal; give -o FILE or a pipe")
+    if writes:
+        write(request)
+    if output.plot:
+        from pe_cli.render.plot import plot_table
+
+        plot_table(request, output.plot)
+    if output.json:
+        print(provenance.canonical(report(request)))
+    if not output.quiet:
+        for warning in (*table.warnings, *request.warnings):
+            print(f"pe: warning: {warning}", file=sys.stderr)
+        if writes or output.json:
+            _say_written(request)
+        else:
+            from pe_cli.render.summary import show_table
+
+            show_table(request)
+
+
+def write(request: Request) -> None:
+    """Stream the table into its file, or into stdout."""
+    table, output = request.table, request.output
+    about = provenance.metadata(request.command, request.encoding, request.parameters, table.facts)
+    specs = list(table.specs.values())
+    path = None if output.output in (None, "-") else output.output
+    with open_sink(path, specs, metadata=about, format=output.format, force=output.force) as sink:
+        names = tuple(table.specs)
+        for group in [(name,) for name in names] if sink.sequential else [names]:
+            for block in table.blocks(group):
+                sink.write(block.name, block.start, block.rows)
+
+
+def report(request: Request) -> dict[str, Any]:
+    """What `--json` prints."""
+    table = request.table
+    return {
+        "schema": SCHEMA,
+        "encoding": request.encoding,
+        "command": request.command,
+        "parameters": provenance.jsonable(request.parameters),
+        "origins": dict(request.origins),
+        "facts": provenance.jsonable(table.facts),
+        "warnings": [*table.warnings, *request.warnings],
+        "output": request.output.output,
+        "tensors": [
+            {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape), "bytes": spec.nbytes}
+            for spec in table.specs.values()
+        ],
+    }
+
+
+def _say_written(request: Request) -> None:
+    tensors = ", ".join(
+        f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in request.table.specs.values()
+    )
+    facts = "".join(
+        f"; {name.replace('_', ' ')} {_short(value)}" for name, value in request.table.facts.items()
+    )
+    where = request.output.output or ("stdout" if not request.output.json else "nothing written")
+    print(f"pe: {tensors}, {size(request.table.nbytes)} to {where}{facts}", file=sys.stderr)
+
+
+def _short(value: Any) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else text[:57] + "…"

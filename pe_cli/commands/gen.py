@@ -1,0 +1,200 @@
+"""`pe gen ENCODING`: a subcommand for every encoding of the catalogue, derived from its function's signature."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from pe_cli import catalogue, positions
+from pe_cli.commands import derive, docstring, options
+from pe_cli.commands.emit import Request, emit
+from pe_cli.errors import PeError
+from pe_cli.signature import Source
+from pe_cli.sources import load_array
+from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
+
+READERS = {Source.GRAPH: "read_graph", Source.FOREST: "read_forest"}
+
+
+def gen_function(name: str) -> Callable[..., None]:
+    """The Typer callback of `pe gen NAME`: its options are those of the function and those that all share."""
+    encoding = Encoding(name)
+    declared = [
+        *(derive.typer_parameter(p) for p in encoding.own.values()),
+        *(options.declarations(encoding.rows) if encoding.rows else ()),
+        *(derive.typer_parameter(p) for p in encoding.reader.values()),
+        *(p for p in options.declarations(options.Naming) if p.name not in encoding.parameters),
+        *options.declarations(options.Output),
+    ]
+
+    def run(**values: Any) -> None:
+        generate(encoding, values)
+
+    required = [p for p in declared if p.default is inspect.Parameter.empty]
+    ordered = [*required, *(p for p in declared if p.default is not inspect.Parameter.empty)]
+    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in ordered}
+    run.__doc__ = docstring.read(encoding.function).text
+    return run
+
+
+class Encoding:
+    """An encoding with what its signature asks of the command line."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.function = catalogue.load(name)
+        self.parameters = derive.parameters(self.function)
+        self.own = {n: p for n, p in self.parameters.items() if p.source not in derive.SUPPLIED}
+        self.sources = {p.source: n for n, p in self.parameters.items() if p.source is not None}
+        self.rows = self._row_options()
+        self.reader = self._reader_options()
+
+    def _row_options(self) -> type | None:
+        if Source.POSITIONS in self.sources:
+            return options.RowChoice
+        if Source.DISTANCES in self.sources:
+            return options.DistanceChoice
+        return options.PairChoice if self.sources.keys() & {Source.QUERIES, Source.KEYS} else None
+
+    def _reader_options(self) -> dict[str, derive.Parameter]:
+        for source, reader in READERS.items():
+            if source in self.sources:
+                from pe_cli import structures
+
+                return dict(list(derive.parameters(getattr(structures, reader)).items())[1:])
+        return {}
+
+
+def generate(encoding: Encoding, values: dict[str, Any]) -> None:
+    """Build the table that the command line asks for and hand it to its output."""
+    output: options.Output = options.take(options.Output, values)
+    rows = options.take(encoding.rows, values) if encoding.rows else None
+    dtype, name = values.pop("dtype", None), values.pop("name", None)
+    given = {n: values[n] for n in (*encoding.own, *encoding.reader)}
+    if "dtype" in encoding.parameters:
+        given["dtype"] = values["dtype"] = dtype or encoding.parameters["dtype"].default
+    arguments = _arguments(encoding, given)
+    table = build(encoding, arguments, rows, dtype=dtype, name=name)
+    words = command_words(encoding, given, rows, dtype=dtype, name=name)
+    emit(Request(encoding.name, table, shlex.join(words), arguments, output))
+
+
+def build(
+    encoding: Encoding,
+    arguments: dict[str, Any],
+    rows: Any,
+    *,
+    dtype: str | None = None,
+    name: str | None = None,
+) -> Table:
+    """The table of `encoding` with its own `arguments` and the rows asked for."""
+    if isinstance(rows, options.RowChoice):
+        shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
+        where = chosen_positions(encoding, rows, arguments)
+        return RowTable(
+            encoding.name, encoding.function, arguments, where, dtype, name, rows.prefix_rows, shard
+        )
+    pairs = chosen_pairs(encoding, rows, arguments) if rows is not None else {}
+    return WholeTable(as_tensors(encoding.function(**arguments, **pairs), encoding.name), dtype, name)
+
+
+def chosen_positions(
+    encoding: Encoding, rows: options.RowChoice, arguments: Mapping[str, Any]
+) -> positions.Positions:
+    """The positions of `--positions`, `--len` or `--grid`."""
+    if rows.positions is not None:
+        if rows.len is not None:
+            raise PeError("--len and --positions both say which rows: give one of them")
+        return positions.parse(rows.positions, load_array)
+    grid = arguments.get("grid")
+    if rows.len is None and grid:
+        size = 1
+        for side in grid:
+            size *= side
+        return positions.first(size)
+    if rows.len is None:
+        also = " or --grid HxW" if "grid" in encoding.parameters else ""
+        raise PeError(f"which rows? Give --len N or --positions SPEC{also}")
+    rule = getattr(encoding.function, "default_positions", None)
+    if rule is None:
+        return positions.first(rows.len)
+    positions.first(rows.len)
+    return positions.Positions([positions.Rows(rule(rows.len, **arguments))], f"--len {rows.len}")
+
+
+def chosen_pairs(
+    encoding: Encoding, rows: options.PairChoice, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments that say which queries and keys, or which distances."""
+    import numpy as np
+
+    distances = getattr(rows, "distances", None)
+    if distances is not None:
+        if rows.len or rows.q_len or rows.k_len or rows.positions:
+            raise PeError(
+                "--distances is a list instead of pairs: leave out --len, --q-len, --k-len and --positions"
+            )
+        where = positions.parse(distances, load_array)
+        return {encoding.sources[Source.DISTANCES]: _integers(where.block(0, len(where)), "--distances")}
+    k_len = rows.k_len if rows.k_len is not None else rows.len
+    q_len = rows.q_len if rows.q_len is not None else rows.len
+    if k_len is None or (q_len is None and rows.positions is None):
+        also = " or --distances A:B" if hasattr(rows, "distances") else ""
+        raise PeError(f"which pairs? Give --len N, or --q-len and --k-len{also}")
+    keys = positions.first(k_len).block(0, k_len)
+    if rows.positions is not None:
+        where = positions.parse(rows.positions, load_array)
+        queries = _integers(where.block(0, len(where)), "--positions")
+    else:
+        assert q_len is not None
+        positions.first(q_len)
+        queries = np.arange(k_len - q_len, k_len)
+    supply = {
+        Source.QUERIES: lambda: queries,
+        Source.KEYS: lambda: keys,
+        Source.DISTANCES: lambda: keys[None, :] - queries[:, None],
+    }
+    return {encoding.sources[source]: make() for source, make in supply.items() if source in encoding.sources}
+
+
+def command_words(
+    encoding: Encoding, given: Mapping[str, Any], rows: Any, *, dtype: str | None, name: str | None
+) -> list[str]:
+    """The command line that makes this table again: paths are cut to names, defaults left out."""
+    words = ["pe", "gen", encoding.name]
+    for n, p in {**encoding.own, **encoding.reader}.items():
+        value = given[n]
+        if p.source in derive.READ_FROM_FILE:
+            words.append(PurePath(value).name)
+        elif value is not None and (p.required or value != p.default):
+            words += derive.spelled(p, PurePath(value).name if p.source is Source.ARRAY else value)
+    shared = dict(vars(rows)) if rows is not None else {}
+    if "dtype" not in encoding.own:
+        shared["dtype"] = dtype
+    shared["name"] = name
+    for n, value in shared.items():
+        if value:
+            words.append(f"--{n.replace('_', '-')}={value}")
+    return words
+
+
+def _arguments(encoding: Encoding, given: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = {n: derive.argument(p, given[n], load_array) for n, p in encoding.own.items()}
+    for source, reader in READERS.items():
+        if source in encoding.sources:
+            from pe_cli import structures
+
+            n = encoding.sources[source]
+            read = {r: derive.argument(p, given[r], load_array) for r, p in encoding.reader.items()}
+            arguments[n] = getattr(structures, reader)(arguments[n], **read)
+    return arguments
+
+
+def _integers(values: Any, option: str) -> Any:
+    if values.dtype.kind != "i" or values.ndim != 1:
+        raise PeError(f"{option}: these are whole numbers, one axis")
+    return values

@@ -1,0 +1,133 @@
+"""The options that commands share, each declared once."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+import typer
+
+from pe_cli.dtypes import FLOATS
+
+FORMATS = ("npy", "npz", "h5", "safetensors")
+
+OutputPath = Annotated[
+    str | None,
+    typer.Option(
+        "-o", "--output", metavar="FILE", help="Write FILE (.npy .npz .h5 .safetensors); - is stdout."
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help=f"{', '.join(FORMATS)}, whatever the file is called.",
+        autocompletion=lambda: list(FORMATS),
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing on stderr but errors.")]
+Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf.")]
+TensorKey = Annotated[
+    str | None, typer.Option("--tensor", metavar="KEY", help="The tensor, where there are several.")
+]
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a table goes and what is said about it; the fields are the options of `gen`."""
+
+    output: OutputPath = None
+    format: Format = None
+    force: Force = False
+    json: Json = False
+    quiet: Quiet = False
+    plot: Plot = None
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What the tensors are called and what type they have."""
+
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--dtype",
+            metavar="NAME",
+            help=f"{', '.join(FLOATS)} (default float32); computed in float64 and rounded once.",
+            autocompletion=lambda: list(FLOATS),
+        ),
+    ] = None
+    name: Annotated[str | None, typer.Option("--name", metavar="KEY", help="Tensor name in the file.")] = None
+
+
+Length = Annotated[int | None, typer.Option("--len", metavar="N", help="Positions 0..N-1.")]
+PositionSpec = Annotated[
+    str | None,
+    typer.Option(
+        "--positions",
+        metavar="SPEC",
+        help="0,5,7 or 0:4096 or 0:1000000:64 or 15:-16:-1 or @FILE; comma-joined.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class RowChoice:
+    """Which rows of a row-wise encoding."""
+
+    len: Length = None
+    positions: PositionSpec = None
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="I/N", help="Only the I-th (from 0) of N equal row blocks."),
+    ] = None
+    prefix_rows: Annotated[
+        int,
+        typer.Option(
+            "--prefix-rows", metavar="N", min=0, help="Zero rows in front (class or register tokens)."
+        ),
+    ] = 0
+
+
+@dataclass(frozen=True)
+class PairChoice:
+    """Which pairs of query and key."""
+
+    len: Annotated[int | None, typer.Option("--len", metavar="N", help="Queries and keys 0..N-1.")] = None
+    q_len: Annotated[
+        int | None, typer.Option("--q-len", metavar="N", help="The last N positions as queries.")
+    ] = None
+    k_len: Annotated[int | None, typer.Option("--k-len", metavar="N", help="Keys 0..N-1.")] = None
+    positions: Annotated[
+        str | None,
+        typer.Option("--positions", metavar="SPEC", help="Only these query positions (see `pe gen rope`)."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class DistanceChoice(PairChoice):
+    """Pairs, or a plain list of distances."""
+
+    distances: Annotated[
+        str | None,
+        typer.Option(
+            "--distances", metavar="A:B", help="A list of distances, key minus query, instead of pairs."
+        ),
+    ] = None
+
+
+def declarations(group: type) -> list[inspect.Parameter]:
+    """The Typer parameters of a group of options."""
+    signature = inspect.signature(group, eval_str=True)
+    return [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in signature.parameters.values()
+    ]
+
+
+def take(group: type, values: dict[str, Any]) -> Any:
+    """Build the group from the values of a command line, removing them there."""
+    return group(**{field.name: values.pop(field.name) for field in fields(group)})

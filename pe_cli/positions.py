@@ -1,0 +1,182 @@
+"""Which rows are asked for: `--len`, `--positions`, `--grid` and `--shard` as sequences that are never expanded."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError
+
+LIMIT = 2**63
+
+
+@dataclass(frozen=True)
+class Run:
+    """`count` positions from `start` in steps of `step`."""
+
+    start: int | float
+    step: int | float
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def block(self, begin: int, end: int) -> NDArray[Any]:
+        if isinstance(self.start, int) and isinstance(self.step, int):
+            first = self.start + begin * self.step
+            return np.arange(first, first + (end - begin) * self.step, self.step, dtype=np.int64)
+        return self.start + self.step * np.arange(begin, end, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Positions given one by one: (n,) or, for several axes, (n, k)."""
+
+    values: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def block(self, begin: int, end: int) -> NDArray[Any]:
+        return self.values[begin:end]
+
+
+class Positions:
+    """Pieces one after another; `block(i, j)` gives the positions of rows i..j-1 as an array."""
+
+    def __init__(self, pieces: Sequence[Run | Rows], text: str) -> None:
+        self.pieces = tuple(pieces)
+        self.text = text
+        self._ends = list(accumulate(len(piece) for piece in self.pieces))
+        self._dtype = np.result_type(*(piece.block(0, 0).dtype for piece in self.pieces))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def block(self, begin: int, end: int) -> NDArray[Any]:
+        """(end - begin,) or (end - begin, k): the positions of these rows."""
+        parts = []
+        index = bisect_right(self._ends, begin)
+        while begin < end and index < len(self.pieces):
+            offset = self._ends[index] - len(self.pieces[index])
+            stop = min(end, self._ends[index])
+            parts.append(self.pieces[index].block(begin - offset, stop - offset))
+            begin, index = stop, index + 1
+        if len(parts) == 1:
+            return parts[0].astype(self._dtype, copy=False)
+        return np.concatenate(parts or [self.pieces[0].block(0, 0)]).astype(self._dtype, copy=False)
+
+    def shard(self, index: int, count: int) -> tuple[int, int]:
+        """The rows [begin, end) of the `index`-th of `count` equal blocks."""
+        return len(self) * index // count, len(self) * (index + 1) // count
+
+
+def first(length: int) -> Positions:
+    """The positions 0..length-1 of `--len`."""
+    if length <= 0:
+        raise PeError(f"--len {length}: a table needs at least one row")
+    if length > LIMIT:
+        raise PeError(f"--len {length}: positions go up to 2^63")
+    return Positions([Run(0, 1, length)], f"0:{length}")
+
+
+def parse(text: str, load_array: Callable[[str], NDArray[Any]]) -> Positions:
+    """Positions from `0,5,7`, `0:4096`, `0:1000000:64`, `15:-16:-1`, `0.5,1.25`, `@file.npy`; comma-joined.
+
+    Raises PeError with the part that cannot be read.
+    """
+    pieces: list[Run | Rows] = []
+    numbers: list[int | float] = []
+    for part in text.split(","):
+        part = part.strip()
+        if ":" in part or part.startswith("@"):
+            _flush(numbers, pieces)
+            pieces.append(_from_array(part[1:], load_array) if part.startswith("@") else _run(part, text))
+        else:
+            numbers.append(_number(part, text))
+    _flush(numbers, pieces)
+    shapes = {piece.block(0, 0).shape[1:] for piece in pieces}
+    if len(shapes) > 1:
+        raise PeError(f"--positions {text}: arrays of several axes cannot be joined with single positions")
+    positions = Positions(pieces, text)
+    if not len(positions):
+        raise PeError(f"--positions {text}: there is no position in it")
+    return positions
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`I/N` with I from 0 to N-1, as launchers number their processes."""
+    left, slash, right = text.partition("/")
+    if not (slash and left.isdecimal() and right.isdecimal() and int(left) < int(right)):
+        raise PeError(f"--shard {text}: write I/N with I from 0 to N-1, for example 0/4")
+    return int(left), int(right)
+
+
+def parse_grid(text: str, option: str = "--grid") -> tuple[int, ...]:
+    """`HxW` or `TxHxW` as a tuple."""
+    sizes = text.lower().replace("×", "x").split("x")
+    if not all(size.isdecimal() and int(size) > 0 for size in sizes):
+        raise PeError(f"{option} {text}: write sizes joined by x, for example 16x16")
+    return tuple(int(size) for size in sizes)
+
+
+def _flush(numbers: list[int | float], pieces: list[Run | Rows]) -> None:
+    if numbers:
+        pieces.append(
+            Rows(
+                np.array(
+                    numbers, dtype=np.float64 if any(isinstance(n, float) for n in numbers) else np.int64
+                )
+            )
+        )
+        numbers.clear()
+
+
+def _number(part: str, text: str) -> int | float:
+    try:
+        value: int | float = int(part.replace("_", ""))
+    except ValueError:
+        try:
+            value = float(part)
+        except ValueError:
+            raise PeError(
+                f"--positions {text}: {part!r} is not a number, a range A:B[:STEP] or @FILE"
+            ) from None
+    if not -LIMIT <= value < LIMIT:  # false for NaN too
+        raise PeError(f"--positions {text}: {part} is beyond 2^63")
+    return value
+
+
+def _run(part: str, text: str) -> Run:
+    ends = part.split(":")
+    if len(ends) not in (2, 3) or not ends[1].strip():
+        raise PeError(f"--positions {text}: write a range as START:STOP or START:STOP:STEP, not {part!r}")
+    start = _number(ends[0].strip() or "0", text)
+    stop = _number(ends[1].strip(), text)
+    step = _number(ends[2].strip(), text) if len(ends) == 3 and ends[2].strip() else 1
+    if step == 0:
+        raise PeError(f"--positions {text}: the step of {part!r} is zero")
+    if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
+        return Run(start, step, len(range(start, stop, step)))
+    return Run(float(start), float(step), max(0, math.ceil((stop - start) / step)))
+
+
+def _from_array(source: str, load_array: Callable[[str], NDArray[Any]]) -> Rows:
+    values = np.asarray(load_array(source))
+    if values.dtype.kind not in "iuf" or values.ndim not in (1, 2):
+        raise PeError(
+            f"--positions @{source}: positions are numbers of shape (n,) or (axes, n), not {values.dtype} {values.shape}"
+        )
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise PeError(f"--positions @{source}: there is a NaN or infinite position")
+    # Position ids of several axes come as (axes, n), the order of transformers and vLLM; (n, axes) is plain when n > 4.
+    if values.ndim == 2 and not values.shape[1] <= 4 < values.shape[0]:
+        values = values.T
+    return Rows(values.astype(np.float64 if values.dtype.kind == "f" else np.int64))

@@ -1,0 +1,50 @@
+"""The one place that decides about colour, width and encoding of what is shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def wants_colour(stream_is_terminal: bool) -> bool:
+    """NO_COLOR wins, then FORCE_COLOR (0 and empty count as unset), then whether it is a terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0", "false"):
+        return True
+    return stream_is_terminal and os.environ.get("TERM") != "dumb"
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console that never interprets data as markup and never cuts a piped table at 80 columns."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    terminal = stream.isatty()
+    colour = wants_colour(terminal)
+    width = None if terminal or "COLUMNS" in os.environ else 120
+    return Console(
+        file=stream,
+        force_terminal=colour,
+        no_color=not colour,
+        color_system=("auto" if terminal else "truecolor") if colour else None,
+        width=width,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        soft_wrap=False,
+    )
+
+
+def can_print(text: str, *, stderr: bool = False) -> bool:
+    """Whether the stream's encoding has these characters (a C locale has no block elements)."""
+    encoding = (sys.stderr if stderr else sys.stdout).encoding or "ascii"
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

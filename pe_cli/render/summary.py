@@ -1,0 +1,105 @@
+"""The summary of a table at a terminal: what it is, its numbers and its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.render import heatmap, statistics
+from pe_cli.render.console import can_print, console, wants_colour
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    from pe_cli.commands.emit import Request
+
+PICTURE_ROWS = 24
+SAMPLE_ROWS = 512
+
+
+def show_table(request: Request) -> None:
+    """What `pe gen` prints at a terminal when it writes nothing."""
+    out = console()
+    table = request.table
+    sample = table.sample(SAMPLE_ROWS)
+    out.print(f"{request.encoding}", style="bold")
+    facts = {
+        **{
+            name: value
+            for name, value in request.parameters.items()
+            if value is not None and _is_short(value)
+        },
+        **table.facts,
+    }
+    out.print(key_values(facts, dict(request.origins)))
+    for name, spec in table.specs.items():
+        show_tensor(out, name, spec.dtype, spec.shape, sample[name])
+    out.print("nothing was written: give -o FILE, or send stdout into a pipe", style="dim")
+
+
+def show_tensor(out: Console, name: str, dtype: str, shape: tuple[int, ...], sample: NDArray[Any]) -> None:
+    """One tensor: a line of facts, its statistics and its heat map."""
+    out.print()
+    out.print(f"{name}  {dtype}  {list(shape)}", style="bold")
+    numbers = statistics.describe(sample)
+    out.print(statistics_line(numbers), style="dim", soft_wrap=True)
+    draw(out, sample)
+
+
+def statistics_line(numbers: Mapping[str, Any]) -> str:
+    """`min -1  max 1  mean 0.2 …` in one line."""
+    words = [f"{key} {numbers[key]:.4g}" for key in ("min", "max", "mean", "std") if key in numbers]
+    words += [f"{key} {numbers[key]}" for key in ("zeros", "nan", "infinite") if numbers.get(key)]
+    if "row_norm" in numbers:
+        norm = numbers["row_norm"]
+        words.append(f"row norm {norm['min']:.4g} / {norm['median']:.4g} / {norm['max']:.4g}")
+    return "  ".join(words)
+
+
+def draw(out: Console, array: NDArray[Any]) -> None:
+    """The heat map, as wide as the terminal allows."""
+    plane = heatmap.as_plane(array)
+    if not plane.size:
+        return
+    width = max(8, min(out.width - 2, 128))
+    low, high = heatmap.limits(plane)
+    if wants_colour(out.is_terminal) and can_print("▀"):
+        for line in heatmap.colour_lines(heatmap.shrink(plane, PICTURE_ROWS * 2, width)):
+            out.print(line, no_wrap=True, crop=True)
+    else:
+        unicode = can_print(heatmap.BLOCKS + "≡≣·")
+        for text in heatmap.text_lines(heatmap.shrink(plane, PICTURE_ROWS, width), unicode=unicode):
+            out.print(text, no_wrap=True, crop=True)
+    out.print(f"rows down, columns across; {low:.3g} to {high:.3g}", style="dim")
+
+
+def key_values(facts: Mapping[str, Any], origins: Mapping[str, str]) -> RichTable:
+    """Two columns, and a third with where a value came from if any is known."""
+    from rich.table import Table as RichTable
+
+    grid = RichTable.grid(padding=(0, 2))
+    for name, value in facts.items():
+        grid.add_row(name.replace("_", " "), spell(value), origins.get(name, ""))
+    return grid
+
+
+def spell(value: Any) -> str:
+    """A value as a person writes it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (float, np.floating)):
+        return f"{value:.9g}"
+    if isinstance(value, (tuple, list)):
+        shown = ", ".join(spell(item) for item in value[:8])
+        return f"{shown}, … ({len(value)})" if len(value) > 8 else shown
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {spell(item)}" for key, item in value.items())
+    return str(value)
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, (str, int, float, bool, tuple))

@@ -1,0 +1,194 @@
+"""An encoding with its arguments, as tensors whose shapes are known at once and whose rows come in blocks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.dtypes import numpy_dtype, round_to
+from pe_cli.errors import PeError
+from pe_cli.formats import TensorSpec
+from pe_cli.positions import Positions
+from pe_cli.signature import Tensors
+
+BLOCK_BYTES = 2 << 20
+BLOCK_ROWS = 512
+
+
+class Block:
+    """`rows` of tensor `name`, of which the first is row `start`."""
+
+    __slots__ = ("name", "rows", "start")
+
+    def __init__(self, name: str, start: int, rows: NDArray[Any]) -> None:
+        self.name, self.start, self.rows = name, start, rows
+
+
+class Table(ABC):
+    """Named tensors with facts and warnings; the rows are computed when they are asked for."""
+
+    specs: dict[str, TensorSpec]
+    facts: dict[str, Any]
+    warnings: tuple[str, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(spec.nbytes for spec in self.specs.values())
+
+    @abstractmethod
+    def blocks(self, names: tuple[str, ...]) -> Iterator[Block]:
+        """Consecutive blocks of the tensors `names`, each in its dtype and C order."""
+
+    @abstractmethod
+    def sample(self, rows: int) -> dict[str, NDArray[Any]]:
+        """At most about `rows` evenly spaced rows of each tensor, for a picture."""
+
+
+def as_tensors(result: NDArray[Any] | Tensors, name: str) -> Tensors:
+    """What an encoding returned, named."""
+    return result if isinstance(result, Tensors) else Tensors({name: np.asarray(result)})
+
+
+class WholeTable(Table):
+    """Tensors that are computed at once, since their rows depend on one another."""
+
+    def __init__(self, tensors: Tensors, dtype: str | None, key: str | None = None) -> None:
+        names = renamed(tensors, key)
+        self._tensors = {names[name]: array for name, array in tensors.items()}
+        self.facts, self.warnings = tensors.facts, tensors.warnings
+        self.specs = {
+            name: TensorSpec(name, stored_dtype(array.dtype, dtype), array.shape)
+            for name, array in self._tensors.items()
+        }
+        _refuse_unused(dtype, [array.dtype for array in tensors.values()])
+
+    def blocks(self, names: tuple[str, ...]) -> Iterator[Block]:
+        for name in names:
+            array = self._tensors[name]
+            target = numpy_dtype(self.specs[name].dtype)
+            step = (
+                len(array)
+                if not array.ndim or not array.size
+                else max(1, BLOCK_BYTES * len(array) // array.nbytes)
+            )
+            for start in range(0, len(array), step) if array.ndim else (0,):
+                rows = array[start : start + step] if array.ndim else array
+                yield Block(name, start, np.ascontiguousarray(round_to(rows, target)).reshape(rows.shape))
+
+    def sample(self, rows: int) -> dict[str, NDArray[Any]]:
+        return self._tensors
+
+
+@dataclass
+class RowTable(Table):
+    """An encoding whose rows are functions of their positions: `prefix` zero rows, then rows [begin, end).
+
+    The function is called with consecutive blocks of positions, and once with none to learn the shapes.
+    """
+
+    name: str
+    function: Callable[..., NDArray[Any] | Tensors]
+    arguments: Mapping[str, Any]
+    positions: Positions
+    dtype: str | None
+    key: str | None = None
+    prefix: int = 0
+    shard: tuple[int, int] = (0, 1)
+    specs: dict[str, TensorSpec] = field(init=False)
+    facts: dict[str, Any] = field(init=False)
+    warnings: tuple[str, ...] = field(init=False)
+    constants: dict[str, NDArray[Any]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        index, count = self.shard
+        total = self.prefix + len(self.positions)
+        self._begin, self._end = total * index // count, total * (index + 1) // count
+        empty = self._call(0, 0)
+        self.facts, self.warnings = empty.facts, empty.warnings
+        rowwise = {name: array for name, array in empty.items() if array.ndim and not len(array)}
+        self._names = renamed(empty, self.key)
+        self.constants = {self._names[n]: array for n, array in empty.items() if n not in rowwise}
+        self.specs = {}
+        for n, array in empty.items():
+            shape = (self._end - self._begin, *array.shape[1:]) if n in rowwise else array.shape
+            self.specs[self._names[n]] = TensorSpec(
+                self._names[n], stored_dtype(array.dtype, self.dtype), shape
+            )
+        _refuse_unused(self.dtype, [array.dtype for array in empty.values()])
+
+    def blocks(self, names: tuple[str, ...]) -> Iterator[Block]:
+        for name in names:
+            if name in self.constants:
+                yield Block(name, 0, self._stored(name, self.constants[name]))
+        wanted = [name for name in names if name not in self.constants]
+        if not wanted:
+            return
+        step = self._rows_per_block(wanted)
+        for start in range(self._begin, self._end, step):
+            for name, rows in self._rows(start, min(start + step, self._end)).items():
+                if name in wanted:
+                    yield Block(name, start - self._begin, rows)
+
+    def sample(self, rows: int) -> dict[str, NDArray[Any]]:
+        count = self._end - self._begin
+        chosen = np.unique(
+            np.linspace(self._begin, max(self._end - 1, self._begin), min(rows, count)).astype(int)
+        )
+        parts = [self._rows(int(row), int(row) + 1) for row in chosen]
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+        return {**self.constants, **joined}
+
+    def _rows(self, start: int, end: int) -> dict[str, NDArray[Any]]:
+        zeros = max(0, min(end, self.prefix) - start)
+        tensors = self._call(max(start - self.prefix, 0), max(end - self.prefix, 0))
+        rows = {}
+        for own_name, array in tensors.items():
+            name = self._names[own_name]
+            if name not in self.constants:
+                array = self._stored(name, array)
+                front = [np.zeros((zeros, *array.shape[1:]), array.dtype)] if zeros else []
+                rows[name] = np.concatenate([*front, array]) if front else array
+        return rows
+
+    def _stored(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+        return round_to(array, numpy_dtype(self.specs[name].dtype))
+
+    def _call(self, begin: int, end: int) -> Tensors:
+        return as_tensors(self.function(self.positions.block(begin, end), **self.arguments), self.name)
+
+    def _rows_per_block(self, names: list[str]) -> int:
+        count = max(1, self._end - self._begin)
+        row_bytes = max(1, sum(self.specs[name].nbytes for name in names) // count)
+        if row_bytes * 8 > BLOCK_BYTES << 6:
+            raise PeError(f"a single row takes {row_bytes / 2**20:.0f} MiB: ask for a smaller --dim")
+        rows = BLOCK_BYTES // row_bytes
+        return max(1, rows - rows % BLOCK_ROWS or rows)
+
+
+def renamed(tensors: Mapping[str, Any], key: str | None) -> dict[str, str]:
+    """The names in the file: `key` for the only tensor, `key.cos` and so on where there are several."""
+    if key is None:
+        return {name: name for name in tensors}
+    return {name: key if len(tensors) == 1 else f"{key}.{name}" for name in tensors}
+
+
+def stored_dtype(computed: np.dtype[Any], asked: str | None) -> str:
+    """The dtype in the file: `asked` (default float32) for real tables computed in float64.
+
+    Integers, booleans and what the encoding rounded itself stay as they are.
+    """
+    if computed == np.float64:
+        return asked or "float32"
+    if computed == np.complex128:
+        return "complex128" if asked == "float64" else "complex64"
+    return str(computed.name)
+
+
+def _refuse_unused(asked: str | None, computed: list[np.dtype[Any]]) -> None:
+    if asked is not None and all(dtype.kind in "iub" for dtype in computed):
+        raise PeError(f"--dtype {asked}: this table holds whole numbers, leave --dtype out")
