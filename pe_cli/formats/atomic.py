@@ -1,0 +1,217 @@
+"""Files that appear whole or not at all.
+
+Where the system can (Linux, most file systems) the bytes go to a file without a name that is linked into place when
+it is complete, so that even a killed process leaves nothing behind; elsewhere to a hidden file beside the target.
+An existing file is replaced by a rename, after fsync: a crash leaves the old or the new one. Without `force` the last
+step fails if the target has appeared meanwhile, so two writers cannot overwrite each other.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import signal
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from pe_cli.errors import PeError
+from pe_cli.formats.base import readable_size
+
+STDOUT = 1
+
+
+@dataclass
+class Output:
+    """An open descriptor to write to; `seekable` if it is a file of our own, `path` its name for other libraries."""
+
+    fd: int
+    label: str
+    seekable: bool
+    path: str
+
+    def reserve(self, nbytes: int) -> None:
+        """Ask the file system for room at once: faster, and a full disk is known before any work is done."""
+        if not self.seekable or nbytes <= 0 or not hasattr(os, "posix_fallocate"):
+            return
+        try:
+            os.posix_fallocate(self.fd, 0, nbytes)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise cannot_write(self.label, error, nbytes) from error
+            os.ftruncate(self.fd, 0)
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def cannot_write(label: str, error: OSError, nbytes: int | None = None) -> OSError | PeError:
+    """What to raise for a failed write: a closed pipe stays what it is, all else is the user's to mend."""
+    if isinstance(error, BrokenPipeError):
+        return error
+    needs = f"; {readable_size(nbytes)} are needed" if nbytes is not None else ""
+    return PeError(f"cannot write {label}: {error.strerror or error}{needs}; nothing was written")
+
+
+@contextmanager
+def open_output(path: str | Path | None, *, force: bool = False) -> Iterator[Output]:
+    """Open `path` for writing (None or `-`: standard output); it appears when the block ends without an exception.
+
+    A symbolic link stays, and what it points to is written. A device, a named pipe or `/dev/stdout` is written straight.
+
+    Errors: an existing file without `force`, a folder, a place that cannot be written.
+    """
+    if path is None or str(path) == "-":
+        yield Output(STDOUT, "standard output", False, "/dev/stdout")
+        return
+    label = str(path)
+    target = os.path.realpath(path)
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        status = None
+    except OSError as error:
+        raise cannot_write(label, error) from error
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        raise PeError(f"{label} is a folder; give the name of a file in it")
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        yield from _straight(label)
+        return
+    if status is not None and not force:
+        raise already_there(label)
+    with _cleanup_on_terminate():
+        yield from _whole(label, target, status)
+
+
+def already_there(label: str) -> PeError:
+    """The target exists, and `--force` was not given."""
+    return PeError(f"{label} exists and is not overwritten; add --force to replace it")
+
+
+def refuse_same_file(output: str | Path | None, *inputs: str | Path | int) -> None:
+    """Raise if `output` (None or `-`: standard output) is one of the input files, given by name or descriptor."""
+    try:
+        out = os.fstat(STDOUT) if output is None or str(output) == "-" else os.stat(output)
+    except OSError:
+        return
+    if not stat.S_ISREG(out.st_mode):
+        return
+    for item in inputs:
+        with suppress(OSError):
+            if os.path.samestat(out, os.stat(item)):
+                name = "standard output" if output is None or str(output) == "-" else str(output)
+                raise PeError(f"{name} is also the input; write to another file and move it there afterwards")
+
+
+def _straight(label: str) -> Iterator[Output]:
+    try:
+        fd = os.open(label, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
+    except OSError as error:
+        raise cannot_write(label, error) from error
+    try:
+        yield Output(fd, label, False, label)
+    finally:
+        os.close(fd)
+
+
+def _whole(label: str, target: str, replaced: os.stat_result | None) -> Iterator[Output]:
+    folder = os.path.dirname(target)
+    temporary = os.path.join(folder, f".pe-{secrets.token_hex(8)}.tmp")
+    try:
+        fd, named = _open_temporary(folder, temporary)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            raise PeError(f"cannot write {label}: there is no folder {folder}; make it first") from error
+        raise cannot_write(label, error) from error
+    try:
+        yield Output(fd, label, True, temporary if named else f"/proc/self/fd/{fd}")
+        try:
+            if replaced is None:
+                named = _appear(fd, temporary, target, named)
+            else:
+                named = _replace(fd, temporary, target, named, replaced)
+        except FileExistsError as error:
+            raise already_there(label) from error
+        except OSError as error:
+            raise cannot_write(label, error) from error
+    finally:
+        os.close(fd)
+        if named:
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def _open_temporary(folder: str, temporary: str) -> tuple[int, bool]:
+    """A descriptor, and whether the file has the name `temporary`."""
+    if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
+        with suppress(OSError):
+            return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666), False
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    return os.open(temporary, flags, 0o666), True
+
+
+def _link(fd: int, temporary: str, target: str, named: bool) -> None:
+    if named:
+        os.link(temporary, target)
+    else:
+        # Only with a folder descriptor does Python ask for the link to be followed to the file itself.
+        os.link(f"/proc/self/fd/{fd}", target, src_dir_fd=fd, follow_symlinks=True)
+
+
+def _appear(fd: int, temporary: str, target: str, named: bool) -> bool:
+    """Give the finished file its name, which must be free; whether the temporary name is still there."""
+    try:
+        _link(fd, temporary, target, named)
+    except FileExistsError:
+        raise
+    except OSError:
+        if not named:
+            raise
+        # A file system without links (FAT): check, then rename.
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from None
+        os.rename(temporary, target)
+        return False
+    return named
+
+
+def _replace(fd: int, temporary: str, target: str, named: bool, replaced: os.stat_result) -> bool:
+    """Put the finished file in the place of an older one; whether the temporary name is still there."""
+    with suppress(OSError):
+        os.fchmod(fd, stat.S_IMODE(replaced.st_mode))
+    os.fsync(fd)
+    if not named:
+        _link(fd, temporary, temporary, named)
+    try:
+        os.replace(temporary, target)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return False
+
+
+@contextmanager
+def _cleanup_on_terminate() -> Iterator[None]:
+    """Let SIGTERM end the process through its `finally` blocks, where nobody else has a handler."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+    ):
+        yield
+        return
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(signum: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + signum)

@@ -1,0 +1,197 @@
+"""Where arrays come from: `FILE`, `FILE:TENSOR` or `-`, recognised by their first bytes and read in blocks."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.dtypes import numpy_dtype
+from pe_cli.errors import PeError
+from pe_cli.formats.base import READABLE, Reader, TensorSpec, check_memory
+from pe_cli.formats.npy import MAGIC, NpyReader
+from pe_cli.formats.safetensors import SafetensorsReader, looks_like
+from pe_cli.formats.stream import ByteInput
+
+STDIN = 0
+
+
+class Source:
+    """An open file of tensors.
+
+    `label` is what the user typed, `format` one of npy, npz, hdf5, safetensors, gguf, torch; `tensors` are in the
+    order of the file. A pipe gives each tensor once, in that order.
+    """
+
+    def __init__(self, reader: Reader, stream: ByteInput, tensor: str | None) -> None:
+        self.label = stream.label
+        self.format = reader.format
+        self.metadata: dict[str, str] = dict(reader.metadata)
+        self.tensors: dict[str, TensorSpec] = dict(reader.tensors)
+        self.stream = stream
+        self.reader = reader
+        self._tensor = tensor
+        if tensor is not None:
+            self.spec(tensor)
+
+    @property
+    def chosen(self) -> TensorSpec:
+        """The tensor that was named, or the only one; an error that lists them where there are several."""
+        if self._tensor is not None:
+            return self.spec(self._tensor)
+        if not self.tensors:
+            raise PeError(f"{self.label} holds no tensors")
+        if len(self.tensors) > 1:
+            example = next(iter(self.tensors))
+            raise PeError(
+                f"{self.label} holds {len(self.tensors)} tensors; name one as {self.label}:{example}, "
+                f"of {listing(self.tensors)}"
+            )
+        return next(iter(self.tensors.values()))
+
+    def spec(self, name: str) -> TensorSpec:
+        """The tensor called `name`; an error with near names where there is none."""
+        if name not in self.tensors:
+            near = difflib.get_close_matches(name, self.tensors, n=3, cutoff=0.5)
+            near += [known for known in self.tensors if name and name in known and known not in near][
+                : 3 - len(near)
+            ]
+            remedy = (
+                f"did you mean {' or '.join(map(repr, near))}?"
+                if near
+                else f"it holds {listing(self.tensors)}"
+            )
+            raise PeError(f"{self.label} has no tensor {name!r}; {remedy}")
+        return self.tensors[name]
+
+    def flat(self, name: str | None = None, *, items: int) -> Iterator[NDArray[Any]]:
+        """The elements in C order, `items` at a time, each piece one-dimensional and in memory of its own."""
+        spec = self.chosen if name is None else self.spec(name)
+        if spec.dtype not in READABLE:
+            raise PeError(
+                f"{self.label}: tensor {spec.name!r} holds {spec.dtype}, whose values pe does not read"
+            )
+        return self.reader.pieces(spec.name, max(1, items))
+
+    def blocks(self, name: str | None = None, max_bytes: int = 1 << 20) -> Iterator[NDArray[Any]]:
+        """Consecutive rows of axis 0, (k, ...) each, of at most `max_bytes` but at least one row.
+
+        A 0-d tensor comes as it is; a tensor without elements gives no blocks.
+        """
+        spec = self.chosen if name is None else self.spec(name)
+        pieces = self.flat(spec.name, items=1)
+        if not spec.shape:
+            return (piece.reshape(()) for piece in pieces)
+        rest = spec.shape[1:]
+        row = spec.size // spec.shape[0] if spec.shape[0] else 0
+        if row == 0:
+            return iter(())
+        row_bytes = row * numpy_dtype(spec.dtype).itemsize
+        check_memory(row_bytes, f"one row of {self.label}")
+        rows = max(1, max_bytes // row_bytes)
+        return (piece.reshape(-1, *rest) for piece in self.flat(spec.name, items=rows * row))
+
+    def read(self, name: str | None = None) -> NDArray[Any]:
+        """The whole tensor, in memory."""
+        spec = self.chosen if name is None else self.spec(name)
+        pieces = self.flat(spec.name, items=1 << 20)
+        check_memory(spec.nbytes, f"{self.label} of shape {spec.shape}")
+        try:
+            whole = np.empty(spec.size, numpy_dtype(spec.dtype))
+        except MemoryError:
+            raise PeError(f"{self.label} of shape {spec.shape} does not fit into memory") from None
+        done = 0
+        for piece in pieces:
+            whole[done : done + piece.size] = piece
+            done += piece.size
+        return whole.reshape(spec.shape)
+
+
+@contextmanager
+def open_source(spec: str, *, tensor: str | None = None) -> Iterator[Source]:
+    """Open `FILE`, `FILE:TENSOR` or `-`; `tensor` names one as well.
+
+    Errors: no such file or tensor, a format that is not recognised, a file that is broken.
+    """
+    path, named = split_spec(spec)
+    if named is not None and tensor is not None and named != tensor:
+        raise PeError(f"{spec!r} names the tensor {named!r}, and --tensor says {tensor!r}; give one of them")
+    with open_input(path) as stream:
+        reader = _open_reader(stream)
+        try:
+            yield Source(reader, stream, tensor if named is None else named)
+        finally:
+            reader.close()
+
+
+def load_array(spec: str, *, tensor: str | None = None) -> NDArray[Any]:
+    """One whole array from `FILE`, `FILE:TENSOR` or `-`."""
+    with open_source(spec, tensor=tensor) as source:
+        return source.read()
+
+
+def split_spec(spec: str) -> tuple[str, str | None]:
+    """`FILE:TENSOR` as (file, tensor); the last colon with a file before it counts, unless the whole is a file."""
+    if spec == "-" or os.path.exists(spec):
+        return spec, None
+    at = spec.rfind(":")
+    while at > 0:
+        head = spec[:at]
+        if head == "-" or os.path.exists(head):
+            return head, spec[at + 1 :]
+        at = spec.rfind(":", 0, at)
+    return spec, None
+
+
+@contextmanager
+def open_input(path: str) -> Iterator[ByteInput]:
+    """The bytes of a file, or of standard input for `-`."""
+    if path == "-":
+        yield ByteInput(STDIN, "standard input")
+        return
+    try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+    except (OSError, ValueError) as error:
+        raise _cannot_open(path, error) from error
+    try:
+        if os.path.isdir(path):
+            raise PeError(f"{path} is a folder, not a file of tensors")
+        yield ByteInput(fd, path, path)
+    finally:
+        os.close(fd)
+
+
+def _cannot_open(path: str, error: OSError | ValueError) -> PeError:
+    if not isinstance(error, FileNotFoundError):
+        return PeError(f"cannot read {path!r}: {getattr(error, 'strerror', None) or error}")
+    folder, name = os.path.split(path.split(":")[0])
+    try:
+        near = difflib.get_close_matches(name, os.listdir(folder or "."), n=1, cutoff=0.7)
+    except OSError:
+        near = []
+    hint = f"; did you mean {os.path.join(folder, near[0])!r}?" if near else ""
+    return PeError(f"no file {path!r}{hint}")
+
+
+def listing(tensors: dict[str, TensorSpec], most: int = 8) -> str:
+    """Names and shapes for an error, cut after `most`."""
+    shown = [f"{name} {list(spec.shape)}" for name, spec in list(tensors.items())[:most]]
+    return ", ".join(shown) + (f" and {len(tensors) - most} more" if len(tensors) > most else "")
+
+
+def _open_reader(stream: ByteInput) -> Reader:
+    first = stream.peek(16)
+    if not first:
+        raise PeError(f"{stream.label} is empty")
+    if first.startswith(MAGIC):
+        return NpyReader(stream)
+    if looks_like(first):
+        return SafetensorsReader(stream)
+    raise PeError(
+        f"{stream.label} is none of npy, npz, HDF5, safetensors, GGUF, torch: it begins with {first[:8]!r}"
+    )
