@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -64,10 +64,9 @@ def parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
 def typer_parameter(parameter: Parameter) -> inspect.Parameter:
     """The Typer declaration of one parameter; anything but a number or a flag arrives as text."""
     kind = inspect.Parameter.KEYWORD_ONLY
-    help_text = parameter.help or None
     if parameter.source in READ_FROM_FILE:
         argument = typer.Argument(
-            metavar=READ_FROM_FILE[parameter.source], help=help_text, show_default=False
+            metavar=READ_FROM_FILE[parameter.source], help=parameter.help, show_default=False
         )
         return inspect.Parameter(parameter.name, kind, annotation=Annotated[str, argument])
     metavar, typed = _metavar(parameter)
@@ -77,7 +76,9 @@ def typer_parameter(parameter: Parameter) -> inspect.Parameter:
     option = typer.Option(
         *parameter.declarations(),
         metavar=metavar,
-        help=f"{help_text or ''}{f' One of: {names}.' if names else ''}".strip() or None,
+        help=". ".join(
+            part for part in (parameter.help.rstrip("."), f"One of: {names}" if names else "") if part
+        ),
         show_default=default is not None,
         autocompletion=(lambda: choices(parameter)) if names else None,
     )
@@ -170,8 +171,13 @@ def choices(parameter: Parameter) -> list[str]:
 def _chosen(parameter: Parameter, value: str) -> str:
     aliases: Mapping[str, str] = (parameter.choice.aliases if parameter.choice else None) or {}
     name = aliases.get(value, value)
-    if name not in choices(parameter):
-        raise no_such(parameter.name.replace("_", " "), value, choices(parameter))
+    return known(parameter.name.replace("_", " "), name, choices(parameter))
+
+
+def known(kind: str, name: str, names: Collection[str]) -> str:
+    """`name` if it is among `names`, else an error with a near one."""
+    if name not in names:
+        raise no_such(kind, name, names)
     return name
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 _HEADING = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+_SOURCE = re.compile(r"^Sources?:.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _PARAMETER = re.compile(r"^(\w+(?:, \w+)*) *:(.*)$")
 
 
@@ -21,10 +22,12 @@ class Doc(NamedTuple):
 def read(function: Callable[..., Any]) -> Doc:
     """Split a docstring into the prose that a user reads and the sentences about its parameters."""
     text = inspect.getdoc(function) or ""
-    pieces = _HEADING.split(text)
+    credits = [match[0] for match in _SOURCE.finditer(text)]
+    pieces = _HEADING.split(_SOURCE.sub("", text))
     sections = dict(zip(pieces[1::2], pieces[2::2], strict=True))
     prose = [pieces[0].strip()]
     prose += [sections[name].strip() for name in ("Notes", "Examples") if name in sections]
+    prose += credits
     return Doc("\n\n".join(prose), _parameters(sections.get("Parameters", "")))
 
 

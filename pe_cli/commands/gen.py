@@ -11,6 +11,7 @@ from typing import Any
 from pe_cli import catalogue, positions
 from pe_cli.commands import derive, docstring, options
 from pe_cli.commands.emit import Request, emit
+from pe_cli.dtypes import FLOATS
 from pe_cli.errors import PeError
 from pe_cli.signature import Source
 from pe_cli.sources import load_array
@@ -73,14 +74,17 @@ def generate(encoding: Encoding, values: dict[str, Any]) -> None:
     """Build the table that the command line asks for and hand it to its output."""
     output: options.Output = options.take(options.Output, values)
     rows = options.take(encoding.rows, values) if encoding.rows else None
-    dtype, name = values.pop("dtype", None), values.pop("name", None)
     given = {n: values[n] for n in (*encoding.own, *encoding.reader)}
-    if "dtype" in encoding.parameters:
-        given["dtype"] = values["dtype"] = dtype or encoding.parameters["dtype"].default
+    dtype, name = values.get("dtype"), values["name"]
     arguments = _arguments(encoding, given)
+    if dtype is not None and "dtype" not in encoding.own:
+        dtype = derive.known("dtype", dtype, FLOATS)
     table = build(encoding, arguments, rows, dtype=dtype, name=name)
+    if dtype is not None and "dtype" not in encoding.own and table.holds_integers:
+        raise PeError(f"--dtype {dtype}: this table holds whole numbers, leave --dtype out")
     words = command_words(encoding, given, rows, dtype=dtype, name=name)
-    emit(Request(encoding.name, table, shlex.join(words), arguments, output))
+    which = {n: value for n, value in vars(rows).items() if value} if rows is not None else {}
+    emit(Request(encoding.name, table, shlex.join(words), {**arguments, **which}, output))
 
 
 def build(
@@ -178,8 +182,14 @@ def command_words(
     shared["name"] = name
     for n, value in shared.items():
         if value:
-            words.append(f"--{n.replace('_', '-')}={value}")
+            words += spelled_shared(n, value)
     return words
+
+
+def spelled_shared(name: str, value: Any) -> list[str]:
+    """The words that give a shared option."""
+    option, text = f"--{name.replace('_', '-')}", str(value)
+    return [f"{option}={text}"] if text.startswith("-") else [option, text]
 
 
 def _arguments(encoding: Encoding, given: Mapping[str, Any]) -> dict[str, Any]:

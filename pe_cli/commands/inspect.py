@@ -1,0 +1,68 @@
+"""`pe inspect`: what is in a file, and which encoding a table is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pe_cli import provenance
+from pe_cli.commands.options import Force, Json, Plot, TensorKey
+from pe_cli.inspection import FileReport, look_at
+from pe_cli.sources import open_source, split_spec
+
+
+def inspect_command(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="FILE, FILE:TENSOR, config.json, a model folder, or - (stdin).")
+    ],
+    tensor: TensorKey = None,
+    values: Annotated[
+        bool, typer.Option("--values", help="In a checkpoint, read the position tensors, not their headers alone.")
+    ] = False,
+    json: Json = False,
+    plot: Plot = None,
+    force: Force = False,
+) -> None:
+    """Say what is in a file, and which encoding a table is.
+
+    For a table: its shape, its numbers, its picture, and the encoding, layout and parameters that reproduce it, with
+    what remains in units of the stored precision. For a checkpoint: its position tensors, from the headers. For a
+    config.json: the scheme, every value with where it came from, and the wavelengths.
+
+    pe gen rope --len 4096 --dim 128 | pe inspect -
+    """
+    if _is_configuration(source):
+        from pe_cli.commands.inspect_model import inspect_model
+
+        inspect_model(source, json=json, plot=plot, force=force)
+        return
+    with open_source(source, tensor=tensor) as opened:
+        named = tensor is not None or split_spec(source)[1] is not None
+        report = look_at(opened, named, values=values)
+    if plot:
+        _plot(report, plot, force)
+    if json:
+        print(provenance.canonical(provenance.jsonable(report.as_dict())))
+    else:
+        from pe_cli.render.inspection import show_file
+
+        show_file(report)
+
+
+def _is_configuration(source: str) -> bool:
+    path = Path(source)
+    if source == "-" or not path.exists():
+        return False
+    if path.is_dir():
+        return True
+    with path.open("rb") as stream:
+        return path.is_file() and stream.read(64).lstrip()[:1] == b"{"
+
+
+def _plot(report: FileReport, path: str, force: bool) -> None:
+    from pe_cli.render.plot import plot_tensors
+
+    shown: dict[str, Any] = {t.spec.name: t.values for t in report.tensors if t.values is not None}
+    plot_tensors(shown, path, lengths={name: len(array) for name, array in shown.items() if array.ndim}, force=force)

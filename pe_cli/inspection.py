@@ -1,0 +1,117 @@
+"""What is in a file: its tensors, the numbers of those that are looked into, and which encoding they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.formats import TensorSpec
+from pe_cli.identify import Identified, describe_checkpoint, identify
+from pe_cli.memory import require_memory
+from pe_cli.render.statistics import Statistics, describe
+from pe_cli.sources import Source
+
+SCHEMA = "pe.inspect/1"
+MANY = 16
+READ_BYTES = 1 << 30
+
+
+@dataclass
+class TensorReport:
+    """One tensor: what its header says, and, where its values were read, the rest."""
+
+    spec: TensorSpec
+    role: str | None = None
+    statistics: Statistics | None = None
+    identified: Identified | None = None
+    rows_read: int | None = None
+    values: NDArray[Any] | None = field(default=None, repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "name": self.spec.name,
+            "shape": list(self.spec.shape),
+            "dtype": self.spec.dtype,
+            "bytes": self.spec.nbytes,
+        }
+        if self.role:
+            found["role"] = self.role
+        if self.values is not None:
+            found["statistics"] = self.statistics
+            found["identified"] = self.identified.as_dict() if self.identified else None
+        if self.rows_read is not None:
+            found["rows_read"] = self.rows_read
+        return found
+
+
+@dataclass
+class FileReport:
+    """A file and its tensors; `made_by` is what `pe` wrote about how it made them."""
+
+    label: str
+    format: str
+    metadata: dict[str, str]
+    made_by: dict[str, Any] | None
+    tensors: list[TensorReport]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "source": self.label,
+            "format": self.format,
+            "metadata": self.metadata,
+            "made_by": self.made_by,
+            "tensors": [tensor.as_dict() for tensor in self.tensors],
+        }
+
+
+def look_at(source: Source, named: bool, *, values: bool) -> FileReport:
+    """Look into `source`: the named tensor, or all where they are few; a checkpoint's headers alone.
+
+    With `values`, the position tensors of a checkpoint are read as well.
+    """
+    wanted = [source.chosen.name] if named else list(source.tensors)
+    reports = [TensorReport(source.tensors[name]) for name in wanted]
+    checkpoint = not named and len(wanted) > MANY
+    roles = describe_checkpoint(source.tensors)
+    for report in reports:
+        report.role = roles.get(report.spec.name)
+    for report in reports:
+        if not checkpoint or (values and report.role):
+            _read(source, report)
+    read = {r.spec.name: r.values for r in reports if r.values is not None and r.rows_read is None}
+    for report in reports:
+        if report.values is not None:
+            report.statistics = describe(report.values)
+            others = {name: array for name, array in read.items() if name != report.spec.name}
+            report.identified = identify(report.values, report.spec.name, others)
+    return FileReport(source.label, source.format, source.metadata, _made_by(source.metadata), reports)
+
+
+def _read(source: Source, report: TensorReport) -> None:
+    spec = report.spec
+    if spec.nbytes <= READ_BYTES or len(spec.shape) < 2:
+        require_memory(3 * spec.nbytes, f"looking into {spec.name}", "name a smaller tensor")
+        report.values = source.read(spec.name)
+        return
+    parts, size = [], 0
+    for block in source.blocks(spec.name):
+        parts.append(block)
+        size += block.nbytes
+        if size >= READ_BYTES:
+            break
+    report.values = np.concatenate(parts)
+    report.rows_read = len(report.values)
+
+
+def _made_by(metadata: Mapping[str, str]) -> dict[str, Any] | None:
+    try:
+        record = json.loads(metadata.get("pe", "null"))
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None

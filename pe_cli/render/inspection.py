@@ -1,0 +1,68 @@
+"""What `pe inspect` shows: the tensors of a file, their numbers and pictures, and what they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pe_cli.inspection import FileReport, TensorReport
+from pe_cli.memory import size
+from pe_cli.render.console import console
+from pe_cli.render.summary import draw, key_values, spell, statistics_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show_file(report: FileReport) -> None:
+    """Print the whole report."""
+    out = console()
+    total = sum(tensor.spec.nbytes for tensor in report.tensors)
+    many = f"{len(report.tensors)} tensor{'s' if len(report.tensors) != 1 else ''}"
+    out.print(f"{report.label}: {report.format}, {many}, {size(total)}", style="bold")
+    if report.made_by:
+        out.print(f"made by: {report.made_by.get('command')}")
+    if all(tensor.values is None for tensor in report.tensors) or len(report.tensors) > 4:
+        _list(out, report)
+    for tensor in report.tensors:
+        if tensor.values is not None:
+            _show_tensor(out, tensor)
+
+
+def _list(out: Console, report: FileReport) -> None:
+    from rich.table import Table as RichTable
+
+    found = [tensor for tensor in report.tensors if tensor.role]
+    shown = found or report.tensors
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    for heading in ("tensor", "dtype", "shape", "size", "what it is"):
+        table.add_column(heading, overflow="fold")
+    for tensor in shown:
+        spec = tensor.spec
+        table.add_row(spec.name, spec.dtype, str(list(spec.shape)), size(spec.nbytes), tensor.role or "")
+    out.print(table)
+    rest = len(report.tensors) - len(shown)
+    if rest:
+        out.print(f"and {rest} tensors that hold no positions", style="dim")
+
+
+def _show_tensor(out: Console, tensor: TensorReport) -> None:
+    assert tensor.values is not None
+    spec = tensor.spec
+    out.print()
+    out.print(f"{spec.name}  {spec.dtype}  {list(spec.shape)}", style="bold")
+    if tensor.rows_read is not None:
+        out.print(f"looked at its first {tensor.rows_read} rows", style="dim")
+    if tensor.statistics:
+        out.print(statistics_line(tensor.statistics), style="dim", soft_wrap=True)
+        lags = tensor.statistics.get("similarity")
+        if lags:
+            words = "  ".join(f"{lag}: {value:.3f}" for lag, value in lags.items())
+            out.print(f"mean cosine of rows by distance  {words}", style="dim", soft_wrap=True)
+    out.print(key_values(_identity(tensor), {}))
+    draw(out, tensor.values)
+
+
+def _identity(tensor: TensorReport) -> dict[str, Any]:
+    if tensor.identified is None:
+        return {"encoding": "not one that pe can make again; a learned table, or data"}
+    return {key: spell(value) for key, value in tensor.identified.as_dict().items()}
