@@ -36,31 +36,61 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     if name in NOT_IN_NUMPY:
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, name))
+        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return extended
     if name not in SAFETENSORS_CODES and name != "complex128":
         raise no_such("dtype", name, SAFETENSORS_CODES)
     return np.dtype(name)
 
 
 def round_to(values: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
-    """`values` in `dtype`, rounded once to the nearest, ties to even.
+    """`values` in `dtype`, rounded once to the nearest, ties to even; `values` themselves if nothing changes.
 
-    ml_dtypes converts float64 by way of float32, which rounds twice; here the first step rounds to odd,
-    so that the second one sees on which side of a tie the value lay (Boldo and Melquiond, 2008).
+    What is too large becomes infinite, or NaN in float8_e4m3fn, which has no infinity. ml_dtypes converts
+    float64 by way of float32, which rounds twice; here the first step rounds to odd, so that the second one
+    sees on which side of a tie the value lay (Boldo and Melquiond 2008, "Emulation of FMA and correctly
+    rounded sums: proved algorithms using rounding to odd").
     """
     target = numpy_dtype(dtype) if isinstance(dtype, str) else dtype
-    if target.name in NOT_IN_NUMPY and values.dtype == np.float64:
-        return _to_odd_float32(values).astype(target)
-    return values.astype(target, copy=False)
+    if target.name in NOT_IN_NUMPY and values.dtype.kind in "iub":
+        values = values.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if target.name in NOT_IN_NUMPY and values.dtype == np.float64:
+            return _to_odd_float32(values).astype(target)
+        return values.astype(target, copy=False)
+
+
+def round_into(out: NDArray[Any], values: NDArray[Any]) -> None:
+    """`out[...] = values`, rounded as by `round_to`; without a temporary array where numpy can."""
+    if out.dtype.name in NOT_IN_NUMPY:
+        out[...] = round_to(values, out.dtype)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.copyto(out, values, casting="same_kind")
+
+
+# A float64 has 29 bits more than a float32.
+_EXTRA = np.uint64(2**29 - 1)
+_SMALLEST_NORMAL_FLOAT32 = np.float32(2.0**-126)
 
 
 def _to_odd_float32(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        nearest = values.astype(np.float32)
-    bits = nearest.view(np.uint32)
-    away = np.abs(nearest) > np.abs(values)
-    inexact = nearest != values
-    inexact &= ~np.isnan(values)
-    bits -= away.astype(np.uint32)
-    bits |= inexact.astype(np.uint32)
-    return nearest
+    """float32 with the last bit set where anything was cut off."""
+    bits = values.view(np.uint64)
+    odd = bits & _EXTRA
+    odd += _EXTRA  # carries into the last bit of a float32 unless all that is cut off is zero
+    odd |= bits
+    odd &= ~_EXTRA
+    cut: NDArray[np.float32] = odd.view(np.float64).astype(np.float32)
+    tiny = np.abs(cut) < _SMALLEST_NORMAL_FLOAT32
+    if tiny.any():
+        cut[tiny] = _tiny_to_odd_float32(values[tiny])
+    return cut
+
+
+def _tiny_to_odd_float32(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The same below 2^-126, where a float32 has fewer bits than `_to_odd_float32` counts with."""
+    steps = np.abs(values) * 2.0**149
+    whole = np.floor(steps)
+    whole += (whole != steps) & (whole % 2 == 0)
+    return np.copysign(whole * 2.0**-149, values).astype(np.float32)
