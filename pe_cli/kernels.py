@@ -41,10 +41,9 @@ FRACTION_BITS = 192
 HIGHEST_FREQUENCY = Decimal(2) ** 64
 HIGHEST_POSITION = 2**63
 
-PAIRS_PER_BLOCK = 32768  # complex128 pairs: half a MiB of buffer and as much of offsets
-FEWEST_ROWS, MOST_ROWS = 64, 4096
-STARTS_PER_GROUP = 64
-PAIRS_AT_ONCE = 8192  # what direct evaluation works on at a time: some ten float64 arrays stay in L2
+PAIRS_PER_BLOCK = 16384  # complex128: 256 KiB of buffer and as much of offsets share a cache of level 2
+FEWEST_ROWS, MOST_ROWS = 32, 4096
+PAIRS_AT_ONCE = 4096  # what direct evaluation works on at a time, in some ten arrays
 
 # Below this many radians an angle needs no reduction, and a phase of 128 bits may have too few left.
 SMALL_ANGLE = 2.0**-10
@@ -197,6 +196,7 @@ class _Plan:
         room = max(1, PAIRS_PER_BLOCK // max(1, len(radians)))
         self.rows = min(max(1 << (room.bit_length() - 1), FEWEST_ROWS), MOST_ROWS)
         self.shift = self.rows.bit_length() - 1
+        self.group = max(1, PAIRS_AT_ONCE // max(1, len(radians)))
         self.spare_buffers: list[NDArray[np.complex128]] = []
         self._offsets: dict[bool, NDArray[np.complex128]] = {}
 
@@ -240,8 +240,8 @@ def _plan(frequencies: tuple[Frequency, ...]) -> _Plan:
 
 @lru_cache(maxsize=16)
 def _group_of_starts(plan: _Plan, group: int, sin_first: bool) -> NDArray[np.complex128]:
-    """The factors of STARTS_PER_GROUP consecutive blocks, made together since each call has a fixed cost."""
-    blocks = np.arange(group * STARTS_PER_GROUP, (group + 1) * STARTS_PER_GROUP, dtype=np.int64)
+    """The factors of consecutive blocks, made together since each evaluation has a fixed cost."""
+    blocks = np.arange(group * plan.group, (group + 1) * plan.group, dtype=np.int64)
     return _starts(plan, blocks, sin_first)
 
 
@@ -288,8 +288,8 @@ def _consecutive_blocks(
     while done < count:
         block, offset = (first + done) >> plan.shift, (first + done) & (plan.rows - 1)
         take = min(plan.rows - offset, count - done)
-        group = _group_of_starts(plan, block // STARTS_PER_GROUP, sin_first)
-        start = group[block % STARTS_PER_GROUP] * amplitude
+        group = _group_of_starts(plan, block // plan.group, sin_first)
+        start = group[block % plan.group] * amplitude
         z = np.multiply(offsets[offset : offset + take], start, out=buffer[:take])
         yield slice(done, done + take), z[:, : plan.count]
         done += take
