@@ -52,22 +52,29 @@ def round_to(values: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
     rounded sums: proved algorithms using rounding to odd").
     """
     target = numpy_dtype(dtype) if isinstance(dtype, str) else dtype
-    if target.name in NOT_IN_NUMPY and values.dtype.kind in "iub":
-        values = values.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if target.name in NOT_IN_NUMPY and values.dtype == np.float64:
-            return _to_odd_float32(values).astype(target)
-        return values.astype(target, copy=False)
+    if values.dtype == target:
+        return values
+    rounded = np.empty(values.shape, target)
+    round_into(rounded, values)
+    return rounded
 
 
 def round_into(out: NDArray[Any], values: NDArray[Any]) -> None:
-    """`out[...] = values`, rounded as by `round_to`; without a temporary array where numpy can."""
-    if out.dtype.name in NOT_IN_NUMPY:
-        out[...] = round_to(values, out.dtype)
-    else:
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.copyto(out, values, casting="same_kind")
+    """`out[...] = values`, rounded as by `round_to`."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if out.dtype.name not in NOT_IN_NUMPY or np.can_cast(values.dtype, np.float32):
+            np.copyto(out, values, casting="unsafe")
+        elif values.ndim == 0:
+            out[...] = _to_odd_float32(values.astype(np.float64))
+        else:
+            # In pieces: scratch arrays of a whole block would be given back to the system, and faulted in again.
+            rows = max(1, _PIECE * len(values) // max(1, values.size))
+            for first in range(0, len(values), rows):
+                piece = values[first : first + rows].astype(np.float64, copy=False)
+                out[first : first + rows] = _to_odd_float32(piece)
 
+
+_PIECE = 16384
 
 # A float64 has 29 bits more than a float32.
 _EXTRA = np.uint64(2**29 - 1)

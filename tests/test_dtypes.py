@@ -114,6 +114,8 @@ def test_strided_and_integer_arrays() -> None:
     pairs = np.linspace(-2, 2, 40).reshape(20, 2)
     same(round_to(pairs[:, 1], "bfloat16"), round_to(pairs[:, 1].copy(), "bfloat16").astype(np.float64))
     assert round_to(np.array([257, 259]), "bfloat16").astype(float).tolist() == [256.0, 260.0]
+    assert round_to(np.array(1 + 2.0**-8 + 2.0**-40), "bfloat16").astype(float) == 1 + 2.0**-7
+    assert round_to(np.zeros((0, 3)), "bfloat16").shape == (0, 3)
 
 
 @pytest.mark.parametrize("name", FLOATS)
