@@ -1,0 +1,286 @@
+"""Biases that are functions of distance: ALiBi, KERPLE, Sandwich and FIRE.
+
+They have shape (heads, queries, keys) and are added to the attention logits. A distance is the position of
+the key minus the position of the query. Where only keys to the left are penalised, entries above the
+diagonal are 0: the causal mask itself is the caller's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.dtypes import numpy_dtype, round_to
+from pe_cli.encodings.distances import check_heads, checked, differences, over_distances
+from pe_cli.errors import PeError
+from pe_cli.kernels import geometric, rotation_blocks
+from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors
+
+KERPLE_LEAST = 0.01
+BLOCK_VALUES = 1 << 20
+
+
+def alibi_slopes(heads: int, *, bias_max: float = 8.0) -> NDArray[np.float64]:
+    """(heads,) slopes of ALiBi: 2^(-bias_max h / n) for h = 1..n where n = heads is a power of two.
+
+    Otherwise the slopes of the next smaller power of two, followed by every other slope of the next
+    larger one, as in the authors' code, BLOOM, MPT and Falcon.
+    """
+
+    def of_power(n: int) -> list[float]:
+        return [2.0 ** (-bias_max * h / n) for h in range(1, n + 1)]
+
+    smaller = 1 << (check_heads(heads).bit_length() - 1)
+    return np.array(of_power(smaller) + of_power(2 * smaller)[::2][: heads - smaller])
+
+
+def alibi(
+    queries: Queries | None = None,
+    keys: Keys | None = None,
+    *,
+    distances: Distances | None = None,
+    heads: int,
+    form: Literal["matrix", "key", "mpt", "slopes"] = "matrix",
+    bidirectional: bool = True,
+    bias_max: float = 8.0,
+    dtype: DTypeName = "float32",
+) -> NDArray[Any]:
+    """ALiBi: a penalty that grows linearly with distance, steeper for some heads than for others.
+
+    Added to the attention logits; nothing is learned. Forms: matrix: -slope |distance| (heads, queries, keys),
+    with --causal only for keys to the left; key: slope * key position (heads, keys), as BLOOM and fairseq
+    store it; mpt: slope * (key - last key) (heads, keys); slopes: (heads,). The forms give the same
+    attention under a causal softmax in exact arithmetic, but key loses it in float16 and bfloat16
+    (errors of 0.3 and 0.9 in a probability at 2,048 tokens): matrix is the safe one.
+
+    Extrapolates: yes, this is what it was made for. BLOOM and MPT add the bias after dividing by
+    sqrt(head_dim); Falcon adds it before.
+
+    Source: Press et al. 2022, arXiv 2108.12409, section 3.
+
+    Parameters
+    ----------
+    queries : positions of the queries (q,)
+    keys : positions of the keys (k,)
+    distances : key minus query, any shape, instead of queries and keys
+    heads : number of attention heads, any number
+    form : how the bias is stored
+    bidirectional : penalise both directions (encoders), or only keys to the left of the query
+    bias_max : exponent of the flattest slope (alibi_bias_max of MPT)
+    dtype : element type of the bias
+    """
+    slopes = alibi_slopes(heads, bias_max=bias_max)
+    if form != "matrix" and not bidirectional:
+        raise PeError(f"--causal: --form {form} is the same for every query, the causal mask does the rest")
+    if form == "slopes":
+        return round_to(slopes, dtype)
+    if form == "matrix":
+        return over_distances(
+            lambda d: slopes[:, None] * -_sizes(d, bidirectional),
+            differences(queries, keys, distances),
+            dtype,
+        )
+    if keys is None:
+        raise PeError(f"--form {form} goes by the keys' positions: give --len or --k-len, not --distances")
+    shifted = keys - keys.max() if form == "mpt" else keys
+    return round_to(slopes[:, None] * shifted, dtype)
+
+
+def kerple(
+    distances: Distances,
+    *,
+    heads: int,
+    kernel: Literal["log", "power"] = "log",
+    bias_p: Array | None = None,
+    bias_a: Array | None = None,
+    bidirectional: bool = True,
+    seed: int = 0,
+    dtype: DTypeName = "float32",
+) -> Tensors:
+    """KERPLE: a penalty by a kernel of the distance, with two learned numbers per head.
+
+    log: -p ln(1 + a |d|); power: -a |d|^p. Added to the attention logits. Tensors: `bias` (heads, queries,
+    keys) and the `bias_p`, `bias_a` (heads,) that were used: given, or drawn as the authors initialise
+    them, p from U(0, 2) and a from U(0, 1). As in their code both are kept at or above 0.01 (p of power <= 2).
+
+    Extrapolates: yes; the logarithm forgets slowly.
+
+    Source: Chi et al. 2022, arXiv 2205.09921, equations 5 and 6.
+
+    Parameters
+    ----------
+    distances : key position minus query position, any shape
+    heads : number of attention heads
+    kernel : the kernel's form
+    bias_p : learned p, one per head
+    bias_a : learned a, one per head
+    bidirectional : penalise both directions, or only keys to the left of the query
+    seed : of the initial values, where they are not given
+    dtype : element type of the bias
+    """
+    if (bias_p is None) != (bias_a is None):
+        raise PeError("--bias-p and --bias-a belong together: give both or neither")
+    random = np.random.default_rng(seed)
+    p = _per_head(bias_p, heads, "--bias-p") if bias_p is not None else random.random(check_heads(heads)) * 2
+    a = _per_head(bias_a, heads, "--bias-a") if bias_a is not None else random.random(heads)
+    used_p = np.clip(p, KERPLE_LEAST, 2 if kernel == "power" else None)[:, None]
+    used_a = np.maximum(a, KERPLE_LEAST)[:, None]
+
+    def rule(d: NDArray[np.int64]) -> NDArray[np.float64]:
+        sizes = _sizes(d, bidirectional)
+        return -used_p * np.log1p(used_a * sizes) if kernel == "log" else -used_a * sizes**used_p
+
+    return Tensors(
+        {"bias": over_distances(rule, distances, dtype), "bias_p": used_p[:, 0], "bias_a": used_a[:, 0]},
+        facts={"drawn": bias_p is None},
+    )
+
+
+def sandwich(
+    distances: Distances,
+    *,
+    heads: int,
+    dim: int = 128,
+    first_index: int = 1,
+    center: bool = False,
+    base: float = 10000.0,
+    dtype: DTypeName = "float32",
+) -> NDArray[Any]:
+    """Sandwich: the inner product of two sinusoidal codes, which depends on their distance only.
+
+    sum over i of cos(d base^(-2i/dim)), divided by 8h/heads for head h = 1..heads. Shape (heads, queries,
+    keys), added to the attention logits; nothing is learned. It decays from dim/2 at distance 0.
+
+    Extrapolates: yes, like ALiBi, of which it is a smooth relative.
+
+    Source: Chi et al. 2023, arXiv 2212.10356, section 5.
+
+    Parameters
+    ----------
+    distances : key position minus query position, any shape
+    heads : number of attention heads
+    dim : width of the codes, even: dim/2 terms are summed
+    first_index : the sum runs over i = 1..dim/2 (the paper's equation) or, with 0, over 0..dim/2-1 (the
+        frequencies of the sinusoidal code itself); values differ by up to 2
+    center : subtract dim/2, so that the bias is 0 at distance 0 (attention is unchanged, rounding is better)
+    base : base of the wavelengths
+    dtype : element type of the bias
+    """
+    if dim < 2 or dim % 2:
+        raise PeError(f"--dim {dim}: the codes need an even width")
+    if first_index not in (0, 1):
+        raise PeError(f"--first-index {first_index}: the sum starts at 0 or 1")
+    ratios = np.arange(1, check_heads(heads) + 1) * 8 / heads
+    frequencies = geometric(base, dim, count=dim // 2 + 1)[first_index : first_index + dim // 2]
+
+    def rule(d: NDArray[np.int64]) -> NDArray[np.float64]:
+        sums = np.empty(len(d))
+        for block, z in rotation_blocks(d, frequencies):
+            sums[block] = z.real.sum(axis=1)
+        return (sums - dim / 2 if center else sums) / ratios[:, None]
+
+    return over_distances(rule, distances, dtype)
+
+
+def fire(
+    queries: Queries,
+    keys: Keys,
+    *,
+    heads: int,
+    hidden_weight: Array | None = None,
+    hidden_bias: Array | None = None,
+    output_weight: Array | None = None,
+    output_bias: Array | None = None,
+    c: float = 0.1,
+    threshold: float = 512.0,
+    eps: float = 1e-6,
+    width: int = 32,
+    bidirectional: bool = True,
+    seed: int = 0,
+    dtype: DTypeName = "float32",
+) -> Tensors:
+    """FIRE: a small network of the distance, relative to how far the query could look back.
+
+    bias = f(ln(1 + c |i - j|) / (ln(1 + c max(i, L)) + eps)) for query i and key j, where f is a network
+    1 -> width, ReLU -> heads, and L the threshold below which the denominator stays put. Added to the
+    attention logits. Tensors: `bias` (heads, queries, keys) and the network that was used: given, or drawn
+    as torch initialises it.
+
+    Extrapolates: yes; the argument of f stays between 0 and 1 at any length. It depends on the query's
+    position, not on the distance only.
+
+    Source: Li et al. 2024, arXiv 2310.04418, equations 8 to 10.
+
+    Parameters
+    ----------
+    queries : positions of the queries (q,)
+    keys : positions of the keys (k,)
+    heads : number of attention heads
+    hidden_weight : weight of the first layer (width, 1)
+    hidden_bias : bias of the first layer (width,)
+    output_weight : weight of the second layer (heads, width)
+    output_bias : bias of the second layer (heads,)
+    c : learned scale in the logarithm
+    threshold : L = |L_multiplier * init_L| of the models
+    eps : added to the denominator
+    width : hidden units, where the network is drawn
+    bidirectional : both directions, or 0 for keys to the right of the query
+    seed : of the initial values, where they are not given
+    dtype : element type of the bias
+    """
+    network = _fire_network(
+        check_heads(heads), width, seed, (hidden_weight, hidden_bias, output_weight, output_bias)
+    )
+    if threshold == 0 and (queries == 0).any():
+        raise PeError("--threshold 0: the query at position 0 has nothing to be relative to")
+    w1, b1, w2, b2 = network.values()
+    near = np.log1p(np.abs(c * np.maximum(np.abs(queries), abs(threshold)))) + eps
+    bias = np.empty((heads, len(queries), len(keys)), numpy_dtype(dtype))
+    step = max(1, BLOCK_VALUES // max(1, len(keys) * len(b1)))
+    for start in range(0, len(queries), step):
+        rows = slice(start, start + step)
+        away = queries[rows, None] - keys[None, :]
+        ratio = np.log1p(np.abs(c * away)) / near[rows, None]
+        hidden = np.maximum(ratio[..., None] * w1[:, 0] + b1, 0)
+        block = np.moveaxis(hidden @ w2.T + b2, -1, 0)
+        bias[:, rows] = round_to(block if bidirectional else np.where(away >= 0, block, 0.0), dtype)
+    return Tensors({"bias": bias, **network}, facts={"drawn": hidden_weight is None})
+
+
+def _fire_network(
+    heads: int, width: int, seed: int, given: tuple[NDArray[Any] | None, ...]
+) -> dict[str, NDArray[np.float64]]:
+    names = ("hidden_weight", "hidden_bias", "output_weight", "output_bias")
+    options = ["--" + name.replace("_", "-") for name in names]
+    if all(array is None for array in given):
+        if width < 1:
+            raise PeError(f"--width {width}: at least one hidden unit is needed")
+        random = np.random.default_rng(seed)
+        limits = (1.0, 1.0, width**-0.5, width**-0.5)
+        shapes = ((width, 1), (width,), (heads, width), (heads,))
+        return {n: random.uniform(-x, x, s) for n, x, s in zip(names, limits, shapes, strict=True)}
+    missing = [option for option, array in zip(options, given, strict=True) if array is None]
+    if missing:
+        raise PeError(f"the network needs {', '.join(missing)} too")
+    w1, b1, w2, b2 = (checked(a, o) for a, o in zip(given, options, strict=True) if a is not None)
+    if w1.size != b1.size or w2.shape != (heads, b1.size) or b2.shape != (heads,):
+        raise PeError(
+            f"the network's shapes {w1.shape}, {b1.shape}, {w2.shape}, {b2.shape} do not fit --heads {heads}: "
+            f"expected (w, 1), (w,), ({heads}, w), ({heads},)"
+        )
+    return dict(zip(names, (w1.reshape(-1, 1), b1.reshape(-1), w2, b2), strict=True))
+
+
+def _sizes(distances: NDArray[Any], bidirectional: bool) -> NDArray[Any]:
+    """|d|, or in the causal form 0 for keys to the right of the query."""
+    sizes: NDArray[Any] = np.abs(distances) if bidirectional else np.maximum(-distances, 0)
+    return sizes
+
+
+def _per_head(values: NDArray[Any], heads: int, option: str) -> NDArray[np.float64]:
+    flat = checked(values, option).reshape(-1)
+    if len(flat) != heads:
+        raise PeError(f"{option} holds {len(flat)} numbers for --heads {heads}")
+    return flat

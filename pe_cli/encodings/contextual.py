@@ -1,0 +1,325 @@
+"""Encodings that depend on the text or the image itself: CoPE, forgetting gates, PEG; and global tokens.
+
+They are computed from activations read from files, accumulated in float64, one head at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.dtypes import numpy_dtype, round_to
+from pe_cli.encodings.buckets import t5_buckets
+from pe_cli.encodings.distances import checked, head_table
+from pe_cli.errors import PeError
+from pe_cli.signature import Array, DTypeName, Grid, Tensors
+
+
+def cope(
+    query: Array,
+    *,
+    key: Array | None = None,
+    logits: Array | None = None,
+    table: Array | None = None,
+    max_position: int | None = None,
+    dtype: DTypeName = "float32",
+) -> Tensors:
+    """CoPE: positions counted by gates, so that they can count words or sentences instead of tokens.
+
+    Each key opens a gate g_ij = sigmoid(q_i . k_j / sqrt(head_dim)), and the contextual position of key j for
+    query i is the sum of the gates from j to i, at most P - 1; where all gates are open it is i - j + 1.
+    Between whole positions the bias q_i . e_p is interpolated. Tensors: `positions` (heads, queries, keys),
+    fractional, to look at; with --table `bias` (heads, queries, keys), which is added to the attention logits
+    (q . e is not scaled). Entries above the diagonal are 0: the causal mask is the caller's.
+
+    Extrapolates: yes, since positions are counts of what the gates select.
+
+    Source: Golovneva et al. 2024, arXiv 2405.18719, section 4.
+
+    Parameters
+    ----------
+    query : queries (heads, length, head_dim), or (length, head_dim) for one head
+    key : keys of the same shape
+    logits : the scaled attention logits (heads, length, length), instead of keys
+    table : learned position vectors (P, head_dim), shared by the heads; or (1, head_dim, P) as in the
+        paper's code
+    max_position : largest position, where there is no table; the table's last row where there is
+    dtype : element type
+    """
+    queries = _by_head(query, "--query")
+    heads, length, head_dim = queries.shape
+    if (key is None) == (logits is None):
+        raise PeError("the gates need --key or --logits, one of them")
+    keys = _by_head(key, "--key") if key is not None else None
+    scores = _by_head(logits, "--logits") if logits is not None else None
+    other, wanted = (keys, queries.shape) if keys is not None else (scores, (heads, length, length))
+    if other is not None and other.shape != wanted:
+        raise PeError(f"--query has shape {queries.shape}: expected {wanted} beside it, not {other.shape}")
+    rows = _position_rows(table, head_dim)
+    if rows is not None and max_position is not None:
+        raise PeError(f"--max-position {max_position}: the table's {len(rows)} rows already say it")
+    farthest = len(rows) - 1 if rows is not None else max_position
+    if farthest is not None and farthest < 0:
+        raise PeError(f"--max-position {max_position}: it must be at least 0")
+    stored = numpy_dtype(dtype)
+    tensors = {"positions": np.empty((heads, length, length), stored)}
+    if rows is not None:
+        tensors["bias"] = np.empty((heads, length, length), stored)
+    for head in range(heads):
+        if scores is not None:
+            gates = np.tril(_sigmoid(scores[head]))
+        elif keys is not None:
+            gates = np.tril(_sigmoid(queries[head] @ keys[head].T / np.sqrt(head_dim)))
+        counted = np.cumsum(gates[:, ::-1], axis=1)[:, ::-1]
+        counted = np.tril(counted if farthest is None else np.minimum(counted, farthest))
+        tensors["positions"][head] = round_to(counted, dtype)
+        if rows is not None:
+            tensors["bias"][head] = round_to(_interpolated(queries[head] @ rows.T, counted), dtype)
+    return Tensors(tensors)
+
+
+def fox(*, log_gates: Array, gate_logits: bool = False, dtype: DTypeName = "float32") -> Tensors:
+    """Forgetting gates (FoX): what lies between a key and a query lets the query forget the key.
+
+    bias_ij = sum of the logarithms of the forget gates f_t from t = j + 1 to i: (heads, length, length), 0 on
+    the diagonal, added to the attention logits after scaling by 1/sqrt(head_dim). A gate that is the same
+    everywhere gives ALiBi with the slope -log f. Entries above the diagonal are 0: the causal mask is the caller's.
+
+    Extrapolates: yes, as far as the gates have learned to forget. CABLE's bias is this one, with negated gate logits.
+
+    Source: Lin et al. 2025, arXiv 2503.02130, equation 7.
+
+    Parameters
+    ----------
+    log_gates : log f (heads, length), at most 0, -inf where everything before is forgotten; or (length,)
+    gate_logits : the file holds x W + b instead, of which log f is the log-sigmoid
+    dtype : element type
+    """
+    gates = np.asarray(log_gates)
+    if gates.dtype.kind not in "iufV" or gates.ndim not in (1, 2):
+        raise PeError(f"--log-gates: {gates.dtype} of shape {gates.shape}, expected (heads, length)")
+    gates = np.atleast_2d(gates.astype(np.float64))
+    if np.isnan(gates).any():
+        raise PeError("--log-gates: there is a NaN in it")
+    if gate_logits:
+        gates = np.minimum(gates, 0) - np.log1p(np.exp(-np.abs(gates)))
+    elif (gates > 0).any():
+        raise PeError(
+            f"--log-gates: {gates.max():g} is above 0, a gate is at most 1; --gate-logits takes logits"
+        )
+    heads, length = gates.shape
+    closed = np.isneginf(gates)
+    high, low = _running_sums(np.where(closed, 0.0, gates))
+    resets = np.cumsum(closed, axis=1)
+    below = np.tri(length, k=-1, dtype=bool)
+    bias = np.empty((heads, length, length), numpy_dtype(dtype))
+    for head in range(heads):
+        sums, error = _two_sum(high[head][:, None], -high[head][None, :])
+        error += low[head][:, None] - low[head][None, :]
+        sums += error
+        if resets[head, -1]:
+            sums[resets[head][:, None] != resets[head][None, :]] = -np.inf
+        bias[head] = round_to(np.where(below, sums, 0.0), dtype)
+    return Tensors({"bias": bias})
+
+
+def peg(
+    *,
+    hidden: Array,
+    grid: Grid,
+    weight: Array,
+    bias: Array | None = None,
+    prefix_tokens: int = 0,
+    add: bool = False,
+    dtype: DTypeName = "float32",
+) -> NDArray[Any]:
+    """PEG, conditional positions: a depthwise convolution of the tokens laid out on their grid.
+
+    conv(x) + b with zero padding, (H W, channels), is added to the tokens after the first block of the
+    model. The zero padding is what tells a token where the border is, and so where it is.
+
+    Extrapolates: yes, to any grid. Used by CPVT and Twins.
+
+    Source: Chu et al. 2023, arXiv 2102.10882, section 3.2.
+
+    Parameters
+    ----------
+    hidden : tokens (H W, channels), row after row
+    grid : height and width of the token grid
+    weight : kernel (channels, 1, k, k), k odd
+    bias : bias (channels,)
+    prefix_tokens : tokens before the grid, such as the class token: their rows are 0
+    add : give x + conv(x) + b, the tokens after the encoding
+    dtype : element type
+    """
+    tokens, kernel = checked(hidden, "--hidden", dims=2), checked(weight, "--weight", dims=4)
+    channels = tokens.shape[1]
+    if len(grid) != 2 or grid[0] * grid[1] + prefix_tokens != len(tokens) or prefix_tokens < 0:
+        raise PeError(
+            f"--grid {'x'.join(map(str, grid))} with {prefix_tokens} tokens before it does not make the "
+            f"{len(tokens)} rows of --hidden"
+        )
+    side = kernel.shape[-1]
+    if kernel.shape != (channels, 1, side, side) or side % 2 == 0:
+        raise PeError(f"--weight of shape {kernel.shape}: expected ({channels}, 1, k, k) with k odd")
+    shift = np.zeros(channels) if bias is None else checked(bias, "--bias", dims=1)
+    if len(shift) != channels:
+        raise PeError(f"--bias holds {len(shift)} numbers for {channels} channels")
+    height, width = grid
+    field = tokens[prefix_tokens:].reshape(height, width, channels)
+    out = np.zeros_like(tokens)
+    code = out[prefix_tokens:].reshape(height, width, channels)
+    code += shift
+    for i in range(side):
+        for j in range(side):
+            rows, from_rows = _overlap(i - side // 2, height)
+            columns, from_columns = _overlap(j - side // 2, width)
+            code[rows, columns] += field[from_rows, from_columns] * kernel[:, 0, i, j]
+    if add:
+        out += tokens
+    return round_to(out, dtype)
+
+
+def global_tokens(
+    length: int,
+    *,
+    scheme: Literal["longt5", "etc"] = "longt5",
+    block: int = 16,
+    num_buckets: int = 32,
+    max_distance: int = 128,
+    bidirectional: bool = True,
+    table: Array | None = None,
+    heads_first: bool = False,
+    dtype: DTypeName = "float32",
+) -> Tensors:
+    """Side positions of global tokens: which relative position a token and each block summary have.
+
+    Every block of tokens has one global token. longt5 (transient global attention): `block_ids` (length,);
+    `side_positions` (length, globals), the global token minus the block of the token; `side_buckets`, T5's
+    buckets of them; with --table the `bias` (heads, length, globals) that is added to the logits; tokens after
+    the last full block belong to it. etc: `block_ids` and the relative ids `long_to_global` (length, globals)
+    and `global_to_long`, which only say whether a token belongs to a block, and `global_to_global`
+    (globals, globals), 0 for itself, 1..M to the right, M+1..2M to the left; the last block may be short.
+
+    Extrapolates: by its buckets; it makes long inputs cheap, since every token sees all global ones.
+
+    Source: Guo et al. 2022, arXiv 2112.07916, section 3.1.2 (LongT5); Ainslie et al. 2020, arXiv 2004.08483 (ETC).
+
+    Parameters
+    ----------
+    length : number of tokens
+    scheme : which model's rule
+    block : tokens per global token
+    num_buckets : longt5: number of buckets
+    max_distance : longt5: distance, in blocks, from which all share the last bucket; etc: M, the clipping distance
+    bidirectional : longt5: buckets for both directions (the encoder), or only to the left
+    table : longt5: global_relative_attention_bias.weight (num_buckets, heads) or transposed
+    heads_first : the table is (heads, num_buckets), where its two sides are equal and it cannot be seen
+    dtype : element type of the bias
+    """
+    if length < 1 or block < 1:
+        raise PeError(f"--len {length}, --block {block}: both must be at least 1")
+    blocks = np.arange(length) // block
+    if scheme == "etc":
+        if table is not None or not bidirectional:
+            raise PeError("--table and --causal belong to --scheme longt5")
+        return _etc_side_ids(blocks, max_distance)
+    globals_ = length // block
+    if not globals_:
+        raise PeError(f"--len {length} is shorter than one --block {block}: there is no global token")
+    blocks = np.minimum(blocks, globals_ - 1)
+    side = np.arange(globals_) - blocks[:, None]
+    buckets = t5_buckets(
+        side, num_buckets=num_buckets, max_distance=max_distance, bidirectional=bidirectional
+    )
+    tensors = {"block_ids": blocks, "side_positions": side, "side_buckets": buckets}
+    if table is not None:
+        learned = head_table(table, num_buckets, rows_are="the --num-buckets", heads_first=heads_first)
+        tensors["bias"] = np.take(round_to(learned, dtype), buckets, axis=1)
+    return Tensors(tensors)
+
+
+def _etc_side_ids(blocks: NDArray[np.int64], max_distance: int) -> Tensors:
+    if max_distance < 1:
+        raise PeError(f"--max-distance {max_distance}: it must be at least 1")
+    globals_ = np.arange(blocks[-1] + 1)
+    between = globals_ - globals_[:, None]
+    right, left = np.minimum(between, max_distance), np.minimum(-between, max_distance)
+    # The two membership ids come after the 2 M + 1 ids of relative distance.
+    membership = 2 * max_distance + 1 + (blocks[:, None] == globals_)
+    return Tensors(
+        {
+            "block_ids": blocks,
+            "long_to_global": membership,
+            "global_to_long": np.ascontiguousarray(membership.T),
+            "global_to_global": np.where(between >= 0, right, max_distance + left),
+        }
+    )
+
+
+def _by_head(array: NDArray[Any], option: str) -> NDArray[np.float64]:
+    array = np.asarray(array)
+    if array.ndim == 2:
+        array = array[None]
+    return checked(array, option, dims=3)
+
+
+def _position_rows(table: NDArray[Any] | None, head_dim: int) -> NDArray[np.float64] | None:
+    """(P, head_dim)."""
+    if table is None:
+        return None
+    rows = checked(table, "--table")
+    if rows.ndim == 3 and len(rows) == 1:
+        rows = rows[0].T
+    if rows.ndim != 2 or rows.shape[1] != head_dim or not len(rows):
+        raise PeError(
+            f"--table of shape {np.shape(table)}: expected (P, {head_dim}) or (1, {head_dim}, P) "
+            f"beside queries of width {head_dim}"
+        )
+    return rows
+
+
+def _interpolated(products: NDArray[np.float64], positions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """q_i . e_p between the whole positions around p; `products` (queries, P), `positions` (queries, keys)."""
+    whole = np.floor(positions).astype(np.intp)
+    part = positions - whole
+    bias = np.take_along_axis(products, whole, axis=1)
+    np.minimum(whole + 1, products.shape[1] - 1, out=whole)
+    bias += part * (np.take_along_axis(products, whole, axis=1) - bias)
+    return np.tril(bias)
+
+
+def _sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    small = np.exp(-np.abs(x))
+    gates: NDArray[np.float64] = np.where(x >= 0, 1.0, small) / (1 + small)
+    return gates
+
+
+def _running_sums(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Cumulative sums along the last axis as high + low with twice the digits.
+
+    With one float64 the sums of a constant gate drift, and their differences are not the multiples that ALiBi has.
+    """
+    high, low = np.empty_like(values), np.empty_like(values)
+    sums, rest = np.zeros(len(values)), np.zeros(len(values))
+    for step in range(values.shape[1]):
+        sums, error = _two_sum(sums, values[:, step])
+        rest = rest + error
+        high[:, step], low[:, step] = sums, rest
+    return high, low
+
+
+def _two_sum(
+    a: NDArray[np.float64], b: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """a + b and what its rounding lost (Knuth)."""
+    total = a + b
+    b_part = total - a
+    return total, (a - (total - b_part)) + (b - b_part)
+
+
+def _overlap(offset: int, size: int) -> tuple[slice, slice]:
+    """Where a field shifted by `offset` overlaps itself: the target's slice and the source's."""
+    return slice(max(0, -offset), size - max(0, offset)), slice(max(0, offset), size - max(0, -offset))

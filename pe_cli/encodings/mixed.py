@@ -1,0 +1,238 @@
+"""Absolute and relative position side by side: DeBERTa and TUPE."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.dtypes import round_to
+from pe_cli.encodings.buckets import deberta_buckets, t5_buckets
+from pe_cli.encodings.distances import check_heads, checked, head_table, over_distances
+from pe_cli.errors import PeError
+from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors
+
+
+def deberta(
+    queries: Queries | None = None,
+    keys: Keys | None = None,
+    *,
+    distances: Distances | None = None,
+    position_buckets: int = 256,
+    max_relative_positions: int = 512,
+    convention: Literal["transformers", "original"] = "transformers",
+    table: Array | None = None,
+    dtype: DTypeName = "float32",
+) -> Tensors:
+    """DeBERTa's logarithmic buckets, the index of its relative table, and the absolute part of its decoder.
+
+    Distances here are query minus key, as in the paper: with --distances too. Tensors:
+    `relative_bucket` (queries, keys), int64, signed; `relative_index` (queries, keys), int64, which row of
+    rel_embeddings (2 S rows) the pair reads, for content-to-position (Q_i . K^r[index]) and
+    position-to-content (K_j . Q^r[index]) alike: the paper writes the latter with the opposite distance, both
+    codes read this one. Logits are divided by sqrt(head_dim (1 + number of terms)). With --table, the
+    learned absolute positions: `absolute` (queries, dim), which are not added to the input but to the
+    hidden states that become the queries of the enhanced mask decoder (position_biased_input = false).
+
+    Extrapolates: every distance has a bucket, those beyond S share the last row; the absolute part does not.
+
+    Source: He et al. 2021, arXiv 2006.03654, section 3; arXiv 2111.09543 (v3).
+
+    Parameters
+    ----------
+    queries : positions of the queries (q,)
+    keys : positions of the keys (k,)
+    distances : query minus key, any shape, instead of queries and keys
+    position_buckets : S, rows to each side; 0 or less: no buckets, one row per distance (v1)
+    max_relative_positions : distance at which the last bucket is reached; S where there are no buckets
+    convention : beyond that distance, original clips it first, so that index 0 is never read; transformers
+        does not, and reads row 0 to the right of it
+    table : learned absolute positions (positions, dim)
+    dtype : element type of the absolute part
+    """
+    if max_relative_positions < 1:
+        raise PeError(f"--max-relative-positions {max_relative_positions}: it must be at least 1")
+    if queries is not None and keys is not None:
+        minus_key: NDArray[Any] = queries[:, None] - keys[None, :]
+    elif distances is not None:
+        minus_key = distances
+    else:
+        raise PeError("give queries and keys, or distances")
+    span = position_buckets if position_buckets > 0 else max_relative_positions
+    farthest = max_relative_positions - 1
+
+    def bucket(r: NDArray[np.int64]) -> NDArray[np.int64]:
+        clipped: NDArray[np.int64] = np.clip(r, -farthest, farthest) if convention == "original" else r
+        if position_buckets <= 0:
+            return clipped
+        return deberta_buckets(
+            clipped, position_buckets=position_buckets, max_position=max_relative_positions
+        )
+
+    tensors = {
+        "relative_bucket": over_distances(bucket, minus_key),
+        "relative_index": over_distances(lambda r: np.clip(bucket(r) + span, 0, 2 * span - 1), minus_key),
+    }
+    if table is not None:
+        if queries is None:
+            raise PeError("--table: absolute positions need --len or --q-len, a list of distances has none")
+        tensors["absolute"] = round_to(_rows(checked(table, "--table", dims=2), queries, "--table"), dtype)
+    return Tensors(tensors)
+
+
+def tupe(
+    queries: Queries,
+    keys: Keys,
+    *,
+    heads: int | None = None,
+    table: Array | None = None,
+    query_weight: Array | None = None,
+    key_weight: Array | None = None,
+    query_bias: Array | None = None,
+    key_bias: Array | None = None,
+    norm_weight: Array | None = None,
+    norm_bias: Array | None = None,
+    relative_table: Array | None = None,
+    num_buckets: int = 32,
+    max_distance: int = 128,
+    untie_cls: bool = True,
+    heads_first: bool = False,
+    dtype: DTypeName = "float32",
+) -> Tensors:
+    """TUPE: position-to-position correlation, kept apart from the words, beside T5's relative buckets.
+
+    Tensors: `relative_index` (queries, keys), int64: T5 buckets, where pairs with the class token (position
+    0) have rows of their own: num_buckets for others looking at it, num_buckets / 2, which T5 never uses, for
+    it looking at others. `relative_bias` (heads, queries, keys) with --relative-table. `absolute_bias` (heads,
+    queries, keys) with --table, --query-weight and --key-weight: LN(p_i) U_Q . LN(p_j) U_K / sqrt(2
+    head_dim). Both biases are added to the logits, whose content term is divided by sqrt(2 head_dim) too; they
+    are computed once and shared by all layers. In the untied form row 0 of the table stands for the class
+    token looking at others, row 1 for others looking at it, and position p is row p + 1.
+
+    Extrapolates: the relative part clips, the absolute part ends with the table.
+
+    Source: Ke et al. 2021, arXiv 2006.15595, equations 7 to 10.
+
+    Parameters
+    ----------
+    queries : positions of the queries (q,), the class token is at 0
+    keys : positions of the keys (k,)
+    heads : number of attention heads, for the absolute part
+    table : learned positions (rows, dim), one row more than positions where the class token is untied
+    query_weight : U_Q (dim, dim) as torch stores it, (out, in)
+    key_weight : U_K (dim, dim)
+    query_bias : bias of U_Q (dim,)
+    key_bias : bias of U_K (dim,)
+    norm_weight : scale of the layer norm on the table (dim,)
+    norm_bias : shift of the layer norm on the table (dim,)
+    relative_table : learned relative numbers (num_buckets + 1, heads)
+    num_buckets : buckets of the relative part, without the class token's
+    max_distance : distance from which all share the last bucket
+    untie_cls : treat the class token apart
+    heads_first : the relative table is (heads, rows), where its two sides are equal and it cannot be seen
+    dtype : element type of the biases
+    """
+    if num_buckets % 2:
+        raise PeError(f"--num-buckets {num_buckets}: both directions need an even number")
+    index = over_distances(
+        lambda d: t5_buckets(d, num_buckets=num_buckets, max_distance=max_distance),
+        keys[None, :] - queries[:, None],
+    )
+    if untie_cls:
+        index[:, keys == 0] = num_buckets
+        index[queries == 0, :] = num_buckets // 2
+    tensors = {"relative_index": index}
+    if relative_table is not None:
+        rows = num_buckets + untie_cls
+        learned = head_table(relative_table, rows, rows_are="the relative rows", heads_first=heads_first)
+        tensors["relative_bias"] = np.take(round_to(learned, dtype), index, axis=1)
+    absolute = {"table": table, "query-weight": query_weight, "key-weight": key_weight}
+    extras = (query_bias, key_bias, norm_weight, norm_bias)
+    if any(part is not None for part in (*absolute.values(), *extras)):
+        missing = [f"--{name}" for name, part in absolute.items() if part is None]
+        if missing or heads is None:
+            raise PeError(f"the absolute part needs {', '.join(missing or ['--heads'])} too")
+        assert table is not None
+        assert query_weight is not None
+        assert key_weight is not None
+        normed = _layer_norm(checked(table, "--table", dims=2), norm_weight, norm_bias)
+        tensors["absolute_bias"] = _correlation(
+            _projected(normed, query_weight, query_bias, heads, "--query-weight"),
+            _projected(normed, key_weight, key_bias, heads, "--key-weight"),
+            queries,
+            keys,
+            untie_cls,
+            dtype,
+        )
+    return Tensors(tensors)
+
+
+def _correlation(
+    query_rows: NDArray[np.float64],
+    key_rows: NDArray[np.float64],
+    queries: NDArray[Any],
+    keys: NDArray[Any],
+    untie_cls: bool,
+    dtype: str,
+) -> NDArray[Any]:
+    """(heads, q, k) products of (heads, rows, head_dim), with the class token's two numbers put in."""
+    heads, rows, head_dim = query_rows.shape
+    scale = (2 * head_dim) ** -0.5
+    first = int(untie_cls)
+    for positions in (queries, keys):
+        if len(positions) and (positions.min() < 0 or positions.max() + first >= rows):
+            raise PeError(
+                f"--table has rows for positions 0 to {rows - 1 - first}, not {int(positions.max())}"
+            )
+    bias = np.empty((heads, len(queries), len(keys)), round_to(np.empty(0), dtype).dtype)
+    for head, (q, k) in enumerate(zip(query_rows, key_rows, strict=True)):
+        products = (q[queries + first] * scale) @ k[keys + first].T
+        if untie_cls:
+            products[:, keys == 0] = scale * (q[1] @ k[1])
+            products[queries == 0, :] = scale * (q[0] @ k[0])
+        bias[head] = round_to(products, dtype)
+    return bias
+
+
+def _projected(
+    rows: NDArray[np.float64], weight: NDArray[Any], bias: NDArray[Any] | None, heads: int, option: str
+) -> NDArray[np.float64]:
+    """(heads, rows, head_dim)."""
+    matrix = checked(weight, option, dims=2)
+    if matrix.shape[1] != rows.shape[1]:
+        raise PeError(f"{option} of shape {matrix.shape} does not fit a table of width {rows.shape[1]}")
+    width = len(matrix)
+    if width % check_heads(heads):
+        raise PeError(f"--heads {heads} does not divide the width {width}")
+    shift = _vector(bias, width, option.replace("weight", "bias"))
+    projected = rows @ matrix.T + (0.0 if shift is None else shift)
+    by_head: NDArray[np.float64] = projected.reshape(len(rows), heads, -1).transpose(1, 0, 2)
+    return by_head
+
+
+def _layer_norm(
+    rows: NDArray[np.float64], weight: NDArray[Any] | None, bias: NDArray[Any] | None
+) -> NDArray[np.float64]:
+    width = rows.shape[1]
+    scale, shift = _vector(weight, width, "--norm-weight"), _vector(bias, width, "--norm-bias")
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    normed: NDArray[np.float64] = centred / np.sqrt(np.mean(centred**2, axis=1, keepdims=True) + 1e-5)
+    return normed * (1.0 if scale is None else scale) + (0.0 if shift is None else shift)
+
+
+def _vector(values: NDArray[Any] | None, width: int, option: str) -> NDArray[np.float64] | None:
+    if values is None:
+        return None
+    vector = checked(values, option, dims=1)
+    if len(vector) != width:
+        raise PeError(f"{option} holds {len(vector)} numbers for a width of {width}")
+    return vector
+
+
+def _rows(table: NDArray[np.float64], positions: NDArray[Any], option: str) -> NDArray[np.float64]:
+    outside = (positions < 0) | (positions >= len(table))
+    if outside.any():
+        raise PeError(f"{option} has rows 0 to {len(table) - 1}, there is none for {positions[outside][0]}")
+    rows: NDArray[np.float64] = table[positions]
+    return rows

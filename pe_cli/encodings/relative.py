@@ -1,0 +1,212 @@
+"""Relative encodings whose learned table is read by distance: T5, Transformer-XL, Shaw.
+
+A distance is the position of the key minus the position of the query: negative to the left. Indices and
+buckets (queries, keys) say which row of the learned table a pair reads; with the table at hand, it is expanded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.dtypes import numpy_dtype, round_to
+from pe_cli.encodings.buckets import t5_buckets
+from pe_cli.encodings.distances import (
+    canonical,
+    checked,
+    head_table,
+    over_distances,
+)
+from pe_cli.errors import PeError
+from pe_cli.kernels import geometric, rotation_blocks
+from pe_cli.signature import (
+    Array,
+    Choice,
+    Distances,
+    DTypeName,
+    Positions,
+    default_positions,
+)
+
+
+def t5(
+    distances: Distances,
+    *,
+    table: Array | None = None,
+    num_buckets: int = 32,
+    max_distance: int = 128,
+    bidirectional: bool = True,
+    heads_first: bool = False,
+    dtype: DTypeName = "float32",
+) -> NDArray[Any]:
+    """T5 buckets of relative distance, or the bias of a learned table.
+
+    Near distances have a bucket each, far ones share buckets that grow geometrically; a learned number
+    per bucket and head is added to the attention logits, which T5 does not divide by sqrt(head_dim).
+    Without --table: the buckets, int64 (queries, keys). With it: the bias (heads, queries, keys).
+
+    Extrapolates: yes, but everything beyond --max-distance shares one bucket. Used by T5, mT5, UMT5,
+    LongT5, Switch, Pop2Piano, MPNet (32, 128), WavLM (320, 800), LayoutLMv2/v3 and UDOP. The buckets are
+    found in integers; the usual float code can put distances 16, 32 and 64 on the wrong side of an edge.
+
+    Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1.
+
+    Parameters
+    ----------
+    distances : key position minus query position, any shape
+    table : learned table (num_buckets, heads) or transposed, such as relative_attention_bias.weight
+    num_buckets : number of buckets, both directions together
+    max_distance : distance from which all share the last bucket
+    bidirectional : buckets for keys to the right too (encoder), or only to the left (decoder)
+    heads_first : the table is (heads, num_buckets), where its two sides are equal and it cannot be seen
+    dtype : element type of the bias
+    """
+
+    def buckets(d: NDArray[np.int64]) -> NDArray[np.int64]:
+        return t5_buckets(d, num_buckets=num_buckets, max_distance=max_distance, bidirectional=bidirectional)
+
+    if table is None:
+        return over_distances(buckets, distances)
+    learned = head_table(table, num_buckets, rows_are="the --num-buckets", heads_first=heads_first)
+    return over_distances(lambda d: learned[:, buckets(d)], distances, dtype)
+
+
+def _descending_distances(length: int, *, bidirectional: bool = False, **_: Any) -> NDArray[np.int64]:
+    return np.arange(length - 1, -length if bidirectional else -1, -1)
+
+
+# The columns of the sines and those of the cosines.
+ROW_COLUMNS: dict[str, Callable[[int], tuple[slice, slice]]] = {
+    "paper-cat": lambda dim: (slice(0, dim // 2), slice(dim // 2, dim)),
+    "paper": lambda dim: (slice(0, dim, 2), slice(1, dim, 2)),
+}
+ROW_STYLES = Choice(
+    tuple(ROW_COLUMNS),
+    {
+        "transformer-xl": "paper-cat",
+        "xlnet": "paper-cat",
+        "conformer": "paper",
+        "espnet": "paper",
+        "wav2vec2-conformer": "paper",
+    },
+)
+
+
+@default_positions(_descending_distances)
+def transformer_xl(
+    positions: Positions,
+    *,
+    dim: int,
+    style: Annotated[str, ROW_STYLES] = "paper-cat",
+    bidirectional: bool = False,
+    clamp_len: int | None = None,
+    base: float = 10000.0,
+    dtype: DTypeName = "float32",
+) -> NDArray[Any]:
+    """Transformer-XL's sinusoidal rows R, one per distance.
+
+    The row of distance r = query minus key is the sinusoidal code of r; attention projects it to
+    W_R R_r and adds (q + v) . (W_R R_r) to the logit of a pair at that distance (after the "relative shift",
+    which only moves rows to their pairs). Shape (distances, dim), largest distance first, as the models
+    store it: --len N gives N-1..0, with --bidirectional N-1..-(N-1); --positions gives any others.
+
+    Extrapolates: yes, a row exists for every distance. W_R, u and v are learned and are in the model.
+
+    Parameters
+    ----------
+    positions : distances, query position minus key position
+    dim : width of a row (the model's d_model), even
+    style : paper-cat: sines, then cosines (Transformer-XL, XLNet); paper: sin, cos in turn (Conformer, ESPnet)
+    bidirectional : distances to both sides (Conformer, XLNet 'bi'), or only to the left
+    clamp_len : distances beyond it are held at it, as clamp_len of the models
+    base : base of the wavelengths
+    dtype : element type
+
+    Source: Dai et al. 2019, arXiv 1901.02860, section 3.3; Gulati et al. 2020, arXiv 2005.08100 (Conformer).
+    """
+    if dim < 2 or dim % 2:
+        raise PeError(f"--dim {dim}: pairs of sine and cosine need an even width")
+    if clamp_len is not None and clamp_len < 1:
+        raise PeError(f"--clamp-len {clamp_len}: it must be at least 1")
+    if np.ndim(positions) != 1:
+        raise PeError(f"distances have one axis, not the {np.shape(positions)[-1]} of these positions")
+    if clamp_len is not None:
+        positions = np.clip(positions, -clamp_len, clamp_len)
+    rows = np.empty((len(positions), dim), numpy_dtype(dtype))
+    sines, cosines = ROW_COLUMNS[canonical(style, ROW_STYLES)](dim)
+    for block, z in rotation_blocks(positions, geometric(base, dim), relative=dtype == "float64"):
+        rows[block, sines], rows[block, cosines] = round_to(z.imag, dtype), round_to(z.real, dtype)
+    return rows
+
+
+def _clipped(distances: NDArray[Any], left: int, right: int) -> NDArray[np.int64]:
+    clipped: NDArray[np.int64] = np.clip(distances, -left, right) + left
+    return clipped
+
+
+def _etc_ids(distances: NDArray[Any], left: int, right: int) -> NDArray[np.int64]:
+    ids: NDArray[np.int64] = np.where(
+        distances >= 0, np.minimum(distances, right), right + np.minimum(-distances, left)
+    )
+    return ids
+
+
+# How many rows the table has for (left, right), and which of them a distance reads.
+Numbering = tuple[Callable[[int, int], int], Callable[[NDArray[Any], int, int], NDArray[np.int64]]]
+SHAW_NUMBERINGS: dict[str, Numbering] = {
+    "shaw": (lambda left, right: left + right + 1, _clipped),
+    "reversed": (lambda left, right: left + right + 1, lambda d, left, right: _clipped(-d, left, right)),
+    "speecht5": (lambda left, right: 2 * left, lambda d, left, right: _clipped(-d, left, left - 1)),
+    "etc": (lambda left, right: left + right + 1, _etc_ids),
+}
+SHAW_CHOICE = Choice(
+    tuple(SHAW_NUMBERINGS), {"bert": "reversed", "wav2vec2-bert": "shaw", "seamless-m4t-v2": "shaw"}
+)
+
+
+def shaw(
+    distances: Distances,
+    *,
+    max_distance: int = 16,
+    max_right: int | None = None,
+    numbering: Annotated[str, SHAW_CHOICE] = "shaw",
+    table: Array | None = None,
+    dtype: DTypeName = "float32",
+) -> NDArray[Any]:
+    """Clipped relative index of Shaw et al., or the vectors of a learned table.
+
+    Distance d reads row clip(d, -M, M) + M of a learned table (2M + 1, head_dim), one table for keys and
+    one for values, shared by all heads: q . a_K is added to the logits, the weighted a_V to the output.
+    Without --table: the index, int64 (queries, keys). With it: the vectors (queries, keys, head_dim).
+
+    Extrapolates: every length is defined, but all distances beyond M look the same.
+
+    Source: Shaw et al. 2018, arXiv 1803.02155, equations 3 to 5.
+
+    Parameters
+    ----------
+    distances : key position minus query position, any shape
+    max_distance : M, distances beyond it are clipped
+    max_right : another limit to the right (Wav2Vec2-BERT, SeamlessM4T-v2: 64 left, 8 right)
+    numbering : which row a distance d reads: shaw: clip(d)+M; reversed: clip(-d)+M (relative_key of BERT,
+        M = its positions - 1); speecht5: clip(-d, -M, M-1)+M, 2M rows; etc: 0 itself, 1..M right, M+1..2M left
+    table : learned vectors, one row per index
+    dtype : element type of the vectors
+    """
+    numbering = canonical(numbering, SHAW_CHOICE)
+    right = max_distance if max_right is None else max_right
+    if max_distance < 1 or right < 0:
+        raise PeError(f"--max-distance {max_distance}, {right} to the right: at least 1, and 0 to the right")
+    if numbering != "shaw" and max_right is not None:
+        raise PeError(f"--max-right {max_right}: --numbering {numbering} is the same to both sides")
+    rows, rule = SHAW_NUMBERINGS[numbering]
+    index = over_distances(lambda d: rule(d, max_distance, right), distances)
+    if table is None:
+        return index
+    learned = checked(table, "--table", dims=2)
+    if len(learned) != rows(max_distance, right):
+        raise PeError(f"--table has {len(learned)} rows, this index has {rows(max_distance, right)}")
+    return np.take(round_to(learned, dtype), index, axis=0)
