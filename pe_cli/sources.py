@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype
 from pe_cli.errors import PeError
+from pe_cli.formats import npy, safetensors
 from pe_cli.formats.base import READABLE, Reader, TensorSpec, check_memory
-from pe_cli.formats.npy import MAGIC, NpyReader
-from pe_cli.formats.safetensors import SafetensorsReader, looks_like
 from pe_cli.formats.stream import ByteInput
 
 STDIN = 0
@@ -121,8 +120,9 @@ def open_source(spec: str, *, tensor: str | None = None) -> Iterator[Source]:
     path, named = split_spec(spec)
     if named is not None and tensor is not None and named != tensor:
         raise PeError(f"{spec!r} names the tensor {named!r}, and --tensor says {tensor!r}; give one of them")
-    with open_input(path) as stream:
-        reader = _open_reader(stream)
+    with ExitStack() as stack:
+        stream = stack.enter_context(open_input(path))
+        reader, stream = _open_reader(stream, stack)
         try:
             yield Source(reader, stream, tensor if named is None else named)
         finally:
@@ -184,14 +184,59 @@ def listing(tensors: dict[str, TensorSpec], most: int = 8) -> str:
     return ", ".join(shown) + (f" and {len(tensors) - most} more" if len(tensors) > most else "")
 
 
-def _open_reader(stream: ByteInput) -> Reader:
+def _open_reader(stream: ByteInput, stack: ExitStack) -> tuple[Reader, ByteInput]:
+    """The reader for what the first bytes say, and the stream it reads: a pipe is kept in a file if it must be."""
     first = stream.peek(16)
     if not first:
         raise PeError(f"{stream.label} is empty")
-    if first.startswith(MAGIC):
-        return NpyReader(stream)
-    if looks_like(first):
-        return SafetensorsReader(stream)
+    if first.startswith(npy.MAGIC):
+        return npy.NpyReader(stream), stream
+    if safetensors.looks_like(first):
+        return safetensors.SafetensorsReader(stream), stream
+    for magic, open_reader in _SEEKING.items():
+        if first.startswith(magic):
+            if not stream.whole:
+                stream, file = stream.spooled()
+                stack.callback(file.close)
+            return open_reader(stream), stream
     raise PeError(
-        f"{stream.label} is none of npy, npz, HDF5, safetensors, GGUF, torch: it begins with {first[:8]!r}"
+        f"{stream.label} is none of npy, npz, HDF5, safetensors, GGUF and torch: it begins with {first[:8]!r}"
     )
+
+
+def _open_zip(stream: ByteInput) -> Reader:
+    from pe_cli.formats import npz, torch
+
+    archive = npz.open_archive(stream)
+    if any(name.endswith("data.pkl") for name in archive.namelist()):
+        archive.close()
+        return torch.TorchReader(stream, zipped=True)
+    return npz.NpzReader(stream, archive)
+
+
+def _open_hdf5(stream: ByteInput) -> Reader:
+    from pe_cli.formats.hdf5 import Hdf5Reader
+
+    return Hdf5Reader(stream)
+
+
+def _open_gguf(stream: ByteInput) -> Reader:
+    from pe_cli.formats.gguf import GgufReader
+
+    return GgufReader(stream)
+
+
+def _open_pickle(stream: ByteInput) -> Reader:
+    from pe_cli.formats.torch import TorchReader
+
+    return TorchReader(stream, zipped=False)
+
+
+# Formats whose readers need to seek, by the bytes they begin with.
+_SEEKING: Mapping[bytes, Callable[[ByteInput], Reader]] = {
+    b"PK\x03\x04": _open_zip,
+    b"PK\x05\x06": _open_zip,
+    b"\x89HDF\r\n\x1a\n": _open_hdf5,
+    b"GGUF": _open_gguf,
+    b"\x80\x02": _open_pickle,
+}

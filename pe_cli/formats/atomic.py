@@ -29,12 +29,11 @@ STDOUT = 1
 
 @dataclass
 class Output:
-    """An open descriptor to write to; `seekable` if it is a file of our own, `path` its name for other libraries."""
+    """An open descriptor to write to; `seekable` if it is a file of our own."""
 
     fd: int
     label: str
     seekable: bool
-    path: str
 
     def reserve(self, nbytes: int) -> None:
         """Ask the file system for room at once: faster, and a full disk is known before any work is done."""
@@ -45,7 +44,6 @@ class Output:
         except OSError as error:
             if error.errno in _FULL:
                 raise cannot_write(self.label, error, nbytes) from error
-            os.ftruncate(self.fd, 0)
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -67,9 +65,14 @@ def open_output(path: str | Path | None, *, force: bool = False) -> Iterator[Out
 
     Errors: an existing file without `force`, a folder, a place that cannot be written.
     """
-    if path is None or str(path) == "-":
-        yield Output(STDOUT, "standard output", False, "/dev/stdout")
-        return
+    with _cleanup_on_terminate():
+        if path is None or str(path) == "-":
+            yield Output(STDOUT, "standard output", False)
+        else:
+            yield from _open_named(path, force)
+
+
+def _open_named(path: str | Path, force: bool) -> Iterator[Output]:
     label = str(path)
     target = os.path.realpath(path)
     try:
@@ -82,10 +85,9 @@ def open_output(path: str | Path | None, *, force: bool = False) -> Iterator[Out
         raise PeError(f"{label} is a folder; give the name of a file in it")
     if status is not None and not stat.S_ISREG(status.st_mode):
         yield from _straight(label)
-        return
-    if status is not None and not force:
+    elif status is not None and not force:
         raise already_there(label)
-    with _cleanup_on_terminate():
+    else:
         yield from _whole(label, target, status)
 
 
@@ -115,7 +117,7 @@ def _straight(label: str) -> Iterator[Output]:
     except OSError as error:
         raise cannot_write(label, error) from error
     try:
-        yield Output(fd, label, False, label)
+        yield Output(fd, label, False)
     finally:
         os.close(fd)
 
@@ -130,7 +132,7 @@ def _whole(label: str, target: str, replaced: os.stat_result | None) -> Iterator
             raise PeError(f"cannot write {label}: there is no folder {folder}; make it first") from error
         raise cannot_write(label, error) from error
     try:
-        yield Output(fd, label, True, temporary if named else f"/proc/self/fd/{fd}")
+        yield Output(fd, label, True)
         try:
             if replaced is None:
                 named = _appear(fd, temporary, target, named)

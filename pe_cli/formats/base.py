@@ -85,14 +85,17 @@ class Reader(Protocol):
 
 
 class Ledger:
-    """Which rows of which tensors have been written: refuses what does not fit, is out of turn or comes twice."""
+    """Which rows of which tensors have been written: refuses what does not fit, is out of turn or comes twice.
+
+    `turn` is the index of the first tensor that is not yet whole.
+    """
 
     def __init__(self, specs: Sequence[TensorSpec], *, sequential: bool) -> None:
         self.specs = tuple(specs)
         self.sequential = sequential
         self._specs = {spec.name: spec for spec in specs}
         self._written: dict[str, list[tuple[int, int]]] = {spec.name: [] for spec in specs}
-        self._turn = 0
+        self.turn = 0
         self._skip_complete()
 
     def accept(self, name: str, start: int, rows: NDArray[Any]) -> tuple[int, memoryview]:
@@ -123,7 +126,7 @@ class Ledger:
                 raise RuntimeError(f"tensor {spec.name!r} of shape {spec.shape} was not written whole")
 
     def _check_turn(self, name: str, start: int) -> None:
-        expected = self.specs[self._turn].name if self._turn < len(self.specs) else None
+        expected = self.specs[self.turn].name if self.turn < len(self.specs) else None
         spans = self._written[name]
         row = spans[-1][1] if spans else 0
         if name != expected or start != row:
@@ -148,8 +151,8 @@ class Ledger:
         return spec.size == 0 or self._written[spec.name] == [(0, rows)]
 
     def _skip_complete(self) -> None:
-        while self._turn < len(self.specs) and self._complete(self.specs[self._turn]):
-            self._turn += 1
+        while self.turn < len(self.specs) and self._complete(self.specs[self.turn]):
+            self.turn += 1
 
 
 def as_bytes(rows: NDArray[Any]) -> memoryview:

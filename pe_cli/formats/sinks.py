@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,7 @@ from pe_cli.errors import PeError
 from pe_cli.formats import npy, safetensors
 from pe_cli.formats.atomic import Output, open_output
 from pe_cli.formats.base import Layout, Ledger, Sink, TensorSpec, default_format
-from pe_cli.formats.writer import Writer
-
-_FLAT: Mapping[str, Callable[[Sequence[TensorSpec], Mapping[str, str]], Layout]] = {
-    "npy": npy.layout,
-    "safetensors": safetensors.layout,
-}
+from pe_cli.formats.writer import BLOCK, Writer
 
 
 @contextmanager
@@ -43,24 +40,84 @@ def open_sink(
     twice = [name for name, count in Counter(spec.name for spec in specs).items() if count > 1]
     if twice:
         raise PeError(f"two tensors are called {twice[0]!r}; a file needs different names")
-    layout = _FLAT[kind](specs, metadata)
-    with open_output(path, force=force) as output, _flat_sink(output, layout) as sink:
+    with open_output(path, force=force) as output, _SINKS[kind](output, specs, metadata) as sink:
         yield sink
 
 
 @contextmanager
-def _flat_sink(output: Output, layout: Layout) -> Iterator[Sink]:
-    output.reserve(layout.end)
-    writer = Writer(output, layout.end)
-    sink = _FlatSink(layout, writer, sequential=not output.seekable)
+def _writing(output: Output, total: int) -> Iterator[Writer]:
+    writer = Writer(output, total)
     try:
-        writer.write(0, memoryview(layout.prefix))
-        yield sink
-        sink.ledger.finish()
+        yield writer
         writer.finish()
     except BaseException:
         writer.abandon()
         raise
+
+
+@contextmanager
+def _laid_out(output: Output, layout: Layout) -> Iterator[Sink]:
+    output.reserve(layout.end)
+    with _writing(output, layout.end) as writer:
+        sink = _FlatSink(layout, writer, sequential=not output.seekable)
+        writer.write(0, memoryview(layout.prefix))
+        yield sink
+        sink.ledger.finish()
+
+
+@contextmanager
+def _npy(output: Output, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Iterator[Sink]:
+    with _laid_out(output, npy.layout(specs, metadata)) as sink:
+        yield sink
+
+
+@contextmanager
+def _safetensors(output: Output, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Iterator[Sink]:
+    with _laid_out(output, safetensors.layout(specs, metadata)) as sink:
+        yield sink
+
+
+@contextmanager
+def _npz(output: Output, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Iterator[Sink]:
+    from pe_cli.formats.npz import NpzSink
+
+    total = sum(spec.nbytes for spec in specs)
+    output.reserve(total)
+    with _writing(output, total) as writer:
+        sink = NpzSink(specs, writer)
+        try:
+            yield sink
+            sink.finish()
+        except BaseException:
+            sink.abandon()
+            raise
+
+
+@contextmanager
+def _h5(output: Output, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Iterator[Sink]:
+    from pe_cli.formats import hdf5
+
+    if output.seekable:
+        with _laid_out(output, hdf5.create(output.fd, specs, metadata)) as sink:
+            yield sink
+        return
+    # HDF5 cannot be written front to back: a pipe gets it from a temporary file.
+    with tempfile.TemporaryFile() as file:
+        inner = Output(file.fileno(), f"{output.label} (by way of {tempfile.gettempdir()})", True)
+        with _laid_out(inner, hdf5.create(inner.fd, specs, metadata)) as sink:
+            yield sink
+        _copy(file.fileno(), output)
+
+
+def _copy(fd: int, output: Output) -> None:
+    size = os.fstat(fd).st_size
+    with _writing(output, size) as writer:
+        for start in range(0, size, BLOCK):
+            writer.write(start, memoryview(os.pread(fd, BLOCK, start)))
+
+
+_Opener = Callable[[Output, Sequence[TensorSpec], Mapping[str, str]], AbstractContextManager[Sink]]
+_SINKS: Mapping[str, _Opener] = {"npy": _npy, "npz": _npz, "h5": _h5, "safetensors": _safetensors}
 
 
 class _FlatSink:

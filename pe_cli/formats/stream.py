@@ -7,7 +7,7 @@ import select
 import stat
 import tempfile
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ class ByteInput:
     """An open descriptor, read at offsets from where it stood; a pipe is only read forward.
 
     `size` is the number of bytes from there to the end of a regular file, and None for a pipe or a device.
-    `path` opens the same file again (for a library that wants a name), and is None for a pipe.
+    `whole` says that it can seek and begins with the file's first byte, as libraries that open it again need;
+    `path` is the file's name, where it has one.
     """
 
     def __init__(self, fd: int, label: str, path: str | None = None) -> None:
@@ -33,10 +34,13 @@ class ByteInput:
         self.seekable = stat.S_ISREG(status.st_mode)
         self._base = os.lseek(fd, 0, os.SEEK_CUR) if self.seekable else 0
         self.size: int | None = max(0, status.st_size - self._base) if self.seekable else None
-        if self._base:
-            self.path = None
+        self.whole = self.seekable and self._base == 0
         self.position = 0
         self._ahead = b""
+
+    def named(self) -> str:
+        """A path by which a library can open the same file again."""
+        return self.path or f"/{'proc/self' if os.path.isdir('/proc/self/fd') else 'dev'}/fd/{self.fd}"
 
     def peek(self, count: int) -> bytes:
         """Up to `count` of the next bytes, which stay to be read."""
@@ -118,25 +122,24 @@ class ByteInput:
             self.fill(offset + first * stored.itemsize, block.view(np.uint8).data)
             yield block if stored.isnative else block.astype(stored.newbyteorder("="))
 
-    def spooled(self) -> ByteInput:
-        """The rest of a pipe as a file that can seek: an unnamed temporary file, as large as the input."""
-        with tempfile.TemporaryFile() as file:
-            buffer = memoryview(bytearray(_BLOCK))
-            try:
-                while got := self.readinto(buffer):
-                    file.write(buffer[:got])
-                file.flush()
-            except OSError as error:
-                where = tempfile.gettempdir()
+    def spooled(self) -> tuple[ByteInput, IO[bytes]]:
+        """All of the input as a file that can seek: an unnamed temporary file, as large as the input; close it."""
+        file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+        buffer = memoryview(bytearray(_BLOCK))
+        try:
+            while got := self.readinto(buffer):
+                file.write(buffer[:got])
+            file.flush()
+        except BaseException as error:
+            file.close()
+            if isinstance(error, OSError):
                 raise PeError(
-                    f"cannot keep {self.label} in {where} ({error.strerror}), which this format needs when it comes "
-                    "from a pipe; set TMPDIR to a place with room, or give a file"
+                    f"{self.label} must be kept in {tempfile.gettempdir()} to be read, which fails "
+                    f"({error.strerror}); set TMPDIR to a place with room, or give a file"
                 ) from error
-            fd = os.dup(file.fileno())
-        os.lseek(fd, 0, os.SEEK_SET)
-        return ByteInput(
-            fd, self.label, f"/proc/self/fd/{fd}" if os.path.isdir("/proc/self/fd") else f"/dev/fd/{fd}"
-        )
+            raise
+        file.seek(0)
+        return ByteInput(file.fileno(), self.label), file
 
     def _read_pipe(self, count: int) -> bytes:
         while True:
