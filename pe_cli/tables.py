@@ -40,6 +40,10 @@ class Table(ABC):
     def nbytes(self) -> int:
         return sum(spec.nbytes for spec in self.specs.values())
 
+    @property
+    def holds_integers(self) -> bool:
+        return all(numpy_dtype(spec.dtype).kind in "iub" for spec in self.specs.values())
+
     @abstractmethod
     def blocks(self, names: tuple[str, ...]) -> Iterator[Block]:
         """Consecutive blocks of the tensors `names`, each in its dtype and C order."""
@@ -65,7 +69,6 @@ class WholeTable(Table):
             name: TensorSpec(name, stored_dtype(array.dtype, dtype), array.shape)
             for name, array in self._tensors.items()
         }
-        _refuse_unused(dtype, [array.dtype for array in tensors.values()])
 
     def blocks(self, names: tuple[str, ...]) -> Iterator[Block]:
         for name in names:
@@ -119,7 +122,6 @@ class RowTable(Table):
             self.specs[self._names[n]] = TensorSpec(
                 self._names[n], stored_dtype(array.dtype, self.dtype), shape
             )
-        _refuse_unused(self.dtype, [array.dtype for array in empty.values()])
 
     def blocks(self, names: tuple[str, ...]) -> Iterator[Block]:
         for name in names:
@@ -188,7 +190,3 @@ def stored_dtype(computed: np.dtype[Any], asked: str | None) -> str:
         return "complex128" if asked == "float64" else "complex64"
     return str(computed.name)
 
-
-def _refuse_unused(asked: str | None, computed: list[np.dtype[Any]]) -> None:
-    if asked is not None and all(dtype.kind in "iub" for dtype in computed):
-        raise PeError(f"--dtype {asked}: this table holds whole numbers, leave --dtype out")

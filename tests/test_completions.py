@@ -26,7 +26,9 @@ def shell(name: str) -> str:
 
 @pytest.mark.parametrize("name", ["pe.bash", "_pe", "pe.fish"])
 def test_files_are_current(name: str) -> None:
-    assert (FOLDER / name).read_text(encoding="utf-8") == completions.files()[name], "run python -m pe_cli.completions"
+    assert (FOLDER / name).read_text(encoding="utf-8") == completions.files()[name], (
+        "run python -m pe_cli.completions"
+    )
 
 
 CASES = [
@@ -112,6 +114,8 @@ def test_zsh(line: str, want: set[str], folder: Path) -> None:
         check=True,
         timeout=60,
     )
-    got = {row.removeprefix("GOT ").strip() for row in out.read_text().splitlines()} if out.exists() else set()
+    got = (
+        {row.removeprefix("GOT ").strip() for row in out.read_text().splitlines()} if out.exists() else set()
+    )
     assert want <= got
     assert all(word.startswith(line.split(" ")[-1]) for word in got), got

@@ -23,7 +23,9 @@ MODULES = sorted((ROOT / "pe_cli").rglob("*.py"))
     ids=lambda argv: " ".join(argv),
 )
 def test_checkers_find_nothing(argv: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-m", *argv], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", *argv], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -65,7 +65,7 @@ def test_position_ids_of_several_axes_come_as_axes_by_positions() -> None:
 
 @pytest.mark.parametrize("array", [np.array(["a"]), np.zeros((2, 2, 2)), np.array([1.0, np.nan])])
 def test_an_array_that_holds_no_positions_is_refused(array: np.ndarray) -> None:
-    with pytest.raises(PeError, match="@a.npy"):
+    with pytest.raises(PeError, match=r"@a\.npy"):
         parse("@a.npy", lambda source: array)
 
 

@@ -12,6 +12,8 @@ from pe_cli.commands.options import Output
 from pe_cli.errors import PeError
 from pe_cli.formats import open_sink
 from pe_cli.memory import size
+from pe_cli.progress import step
+from pe_cli.render.progress import shown
 from pe_cli.tables import Table
 
 SCHEMA = "pe.gen/1"
@@ -39,7 +41,8 @@ def emit(request: Request) -> None:
     if not writes and output.format:
         raise PeError(f"--format {output.format}: nothing is written to a terminal; give -o FILE or a pipe")
     if writes:
-        write(request)
+        with shown(quiet=output.quiet):
+            write(request)
     if output.plot:
         from pe_cli.render.plot import plot_table
 
@@ -65,9 +68,12 @@ def write(request: Request) -> None:
     path = None if output.output in (None, "-") else output.output
     with open_sink(path, specs, metadata=about, format=output.format, force=output.force) as sink:
         names = tuple(table.specs)
+        done = 0
         for group in [(name,) for name in names] if sink.sequential else [names]:
             for block in table.blocks(group):
                 sink.write(block.name, block.start, block.rows)
+                done += block.rows.nbytes
+                step("bytes written", done, table.nbytes)
 
 
 def report(request: Request) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pe_cli.commands import derive, docstring, options
 from pe_cli.commands.emit import Request, emit
 from pe_cli.dtypes import FLOATS
 from pe_cli.errors import PeError
+from pe_cli.render.progress import shown
 from pe_cli.signature import Source
 from pe_cli.sources import load_array
 from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
@@ -76,10 +77,11 @@ def generate(encoding: Encoding, values: dict[str, Any]) -> None:
     rows = options.take(encoding.rows, values) if encoding.rows else None
     given = {n: values[n] for n in (*encoding.own, *encoding.reader)}
     dtype, name = values.get("dtype"), values["name"]
-    arguments = _arguments(encoding, given)
     if dtype is not None and "dtype" not in encoding.own:
         dtype = derive.known("dtype", dtype, FLOATS)
-    table = build(encoding, arguments, rows, dtype=dtype, name=name)
+    with shown(quiet=output.quiet):
+        arguments = _arguments(encoding, given)
+        table = build(encoding, arguments, rows, dtype=dtype, name=name)
     if dtype is not None and "dtype" not in encoding.own and table.holds_integers:
         raise PeError(f"--dtype {dtype}: this table holds whole numbers, leave --dtype out")
     words = command_words(encoding, given, rows, dtype=dtype, name=name)

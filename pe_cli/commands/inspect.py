@@ -15,11 +15,15 @@ from pe_cli.sources import open_source, split_spec
 
 def inspect_command(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="FILE, FILE:TENSOR, config.json, a model folder, or - (stdin).")
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="FILE, FILE:TENSOR, config.json, a model folder, or - (stdin)."
+        ),
     ],
     tensor: TensorKey = None,
     values: Annotated[
-        bool, typer.Option("--values", help="In a checkpoint, read the position tensors, not their headers alone.")
+        bool,
+        typer.Option("--values", help="In a checkpoint, read the position tensors, not their headers alone."),
     ] = False,
     json: Json = False,
     plot: Plot = None,
@@ -65,4 +69,6 @@ def _plot(report: FileReport, path: str, force: bool) -> None:
     from pe_cli.render.plot import plot_tensors
 
     shown: dict[str, Any] = {t.spec.name: t.values for t in report.tensors if t.values is not None}
-    plot_tensors(shown, path, lengths={name: len(array) for name, array in shown.items() if array.ndim}, force=force)
+    plot_tensors(
+        shown, path, lengths={name: len(array) for name, array in shown.items() if array.ndim}, force=force
+    )

@@ -75,11 +75,15 @@ def draw_similarity(axes: Axes, array: NDArray[Any]) -> None:
     """Mean cosine of rows by their distance."""
     found = statistics.similarity(heatmap.as_plane(array))
     axes.plot([int(lag) for lag in found], list(found.values()), marker="o", color="#2166ac")
-    axes.set(title="similarity of rows by distance", xlabel="distance in rows", ylabel="mean cosine", xscale="log")
+    axes.set(
+        title="similarity of rows by distance", xlabel="distance in rows", ylabel="mean cosine", xscale="log"
+    )
     axes.grid(alpha=0.3)
 
 
-def plot_tensors(tensors: Mapping[str, NDArray[Any]], path: str, *, lengths: Mapping[str, int], force: bool) -> None:
+def plot_tensors(
+    tensors: Mapping[str, NDArray[Any]], path: str, *, lengths: Mapping[str, int], force: bool
+) -> None:
     """A heat map for each tensor, and the similarity of rows for those that have at least two dimensions."""
     shown = {name: array for name, array in tensors.items() if array.size and array.dtype.kind != "U"}
     if not shown:
@@ -87,7 +91,9 @@ def plot_tensors(tensors: Mapping[str, NDArray[Any]], path: str, *, lengths: Map
     made, axes = figure(2, len(shown))
     for index, (name, array) in enumerate(shown.items()):
         plane = heatmap.as_plane(array)
-        draw_heat_map(axes[2 * index], array, name, (0, lengths.get(name, len(plane))) if array.ndim == 2 else None)
+        draw_heat_map(
+            axes[2 * index], array, name, (0, lengths.get(name, len(plane))) if array.ndim == 2 else None
+        )
         if len(plane) > 2 and np.isfinite(plane).all():
             draw_similarity(axes[2 * index + 1], array)
         else:
