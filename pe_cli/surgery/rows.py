@@ -1,0 +1,58 @@
+"""Rows that stand apart from the others by their values: a class token at the front, an end token at the back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK_ROWS = 1024
+MOST_AT_AN_END = 4
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """`flagged` row numbers with their norms, of which the first `head` and last `tail` rows of the body."""
+
+    flagged: tuple[int, ...]
+    norms: tuple[float, ...]
+    median: float
+    head: int
+    tail: int
+
+
+def norms(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """(n,) Euclidean norm of each row of (n, d), in float64 and in bounded memory."""
+    wide = np.complex128 if rows.dtype.kind == "c" else np.float64
+    parts = [
+        np.sqrt(np.square(np.abs(rows[start : start + BLOCK_ROWS].astype(wide))).sum(axis=1))
+        for start in range(0, len(rows), BLOCK_ROWS)
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def outliers(rows: NDArray[Any]) -> Outliers:
+    """Rows (n, d) whose norm is over 1.5 times the median and far outside the spread of the others.
+
+    The spread is the median absolute deviation, and "far" is six of what would be standard deviations: narrow
+    random tables have long rows by chance, and those are not meant. Only runs at an end, of at most
+    `MOST_AT_AN_END` rows, count as head and tail.
+    """
+    size = norms(rows)
+    if len(size) < 16:
+        return Outliers((), (), float(np.median(size)) if len(size) else 0.0, 0, 0)
+    median = float(np.median(size))
+    spread = 1.4826 * float(np.median(np.abs(size - median)))
+    apart = (size > 1.5 * median) & (size - median > 6 * spread)
+    flagged = np.flatnonzero(apart)
+    head = _run(apart[: MOST_AT_AN_END + 1])
+    tail = _run(apart[::-1][: MOST_AT_AN_END + 1])
+    return Outliers(tuple(map(int, flagged)), tuple(map(float, size[flagged])), median, head, tail)
+
+
+def _run(flags: NDArray[np.bool_]) -> int:
+    """How many of the first flags are set; none where all are, since that is no end but the table."""
+    length = int(np.argmin(flags))
+    return 0 if flags.all() else length
