@@ -1,0 +1,250 @@
+"""Encodings of long sequences: factorised tables and patterns, and which position number a token gets."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.dtypes import numpy_dtype, round_to
+from pe_cli.encodings.long_context import ALIASES, SCHEMES, apply_scheme
+from pe_cli.errors import PeError
+from pe_cli.kernels import geometric, rotations
+from pe_cli.signature import Choice, DTypeName, Ints, Positions, Tensors
+
+
+def axial(
+    positions: Positions | None = None,
+    *,
+    shape: Ints,
+    dims: Ints,
+    combine: Literal["concat", "sum"] = "concat",
+    init: Literal["normal", "sinusoidal"] = "normal",
+    std: float = 1.0,
+    seed: int = 0,
+    expand: bool = False,
+    dtype: DTypeName = "float32",
+) -> Tensors:
+    """Axial positions: the sequence is folded to a grid, with one small table per axis.
+
+    Position p has the row-major indices (p // s_2, p % s_2) on a grid (s_1, s_2), or of more axes, and its code
+    is the tables' rows side by side (concat) or their sum. Tensors: `factor_0`, `factor_1`, … (s_a, d_a), which
+    is all that a model stores; the product of 512 x 1,024 positions is never made unless asked for: with
+    --expand `axial` (positions, width) for the positions asked for, or for all of them.
+
+    Extrapolates: no, the grid holds prod(shape) positions. Added to the embedding. Used by Reformer.
+
+    Source: Kitaev et al. 2020, arXiv 2001.04451 (Reformer); Ho et al. 2019, arXiv 1912.12180.
+
+    Parameters
+    ----------
+    positions : positions to expand (n,), below prod(shape)
+    shape : length of each axis, for example 64,64
+    dims : width of each axis's table, for example 64,192; all the same where they are summed
+    combine : put the rows side by side, or add them
+    init : initial values: normal (learned later), or the sinusoidal code of each index
+    std : standard deviation of the normal initial values (axial_norm_std of Reformer)
+    seed : of the normal initial values
+    expand : write the rows of positions instead of the factors
+    dtype : element type
+    """
+    if len(shape) != len(dims) or not shape or min(*shape, *dims, 1) < 1:
+        raise PeError(
+            f"--shape {_spell(shape)} and --dims {_spell(dims)}: one positive number per axis in each"
+        )
+    if combine == "sum" and len(set(dims)) > 1:
+        raise PeError(f"--dims {_spell(dims)}: tables that are summed have the same width")
+    if init != "normal" and (std != 1.0 or seed):
+        raise PeError("--std and --seed belong to --init normal")
+    factors = _axial_factors(tuple(shape), tuple(dims), init, std, seed)
+    if not expand:
+        if positions is not None:
+            raise PeError("the factors have no rows of positions: --expand writes those")
+        return Tensors({f"factor_{axis}": round_to(table, dtype) for axis, table in enumerate(factors)})
+    size = math.prod(shape)
+    where = np.arange(size) if positions is None else np.asarray(positions)
+    if where.ndim != 1 or where.dtype.kind not in "iu":
+        raise PeError("axial positions are whole numbers on one axis")
+    if len(where) and not (where.min() >= 0 and where.max() < size):
+        raise PeError(f"--shape {_spell(shape)} holds positions 0 to {size - 1}, not {_outside(where, size)}")
+    indices = np.unravel_index(where, shape)
+    if combine == "sum":
+        total = sum(table[index] for table, index in zip(factors, indices, strict=True))
+        return Tensors({"axial": round_to(np.asarray(total), dtype)})
+    rows = np.empty((len(where), sum(dims)), numpy_dtype(dtype))
+    ends = np.cumsum(dims)
+    for table, index, end in zip(factors, indices, ends, strict=True):
+        rows[:, end - table.shape[1] : end] = round_to(table, dtype)[index]
+    return Tensors({"axial": rows})
+
+
+@lru_cache(maxsize=8)
+def _axial_factors(
+    shape: tuple[int, ...], dims: tuple[int, ...], init: str, std: float, seed: int
+) -> tuple[NDArray[np.float64], ...]:
+    if init == "normal":
+        random = np.random.default_rng(seed)
+        return tuple(random.normal(0.0, std, sides) for sides in zip(shape, dims, strict=True))
+    if any(dim % 2 for dim in dims):
+        raise PeError(f"--dims {_spell(dims)}: pairs of sine and cosine need even widths")
+    return tuple(
+        rotations(np.arange(length), geometric(10000, dim), sin_first=True, relative=True).view(np.float64)
+        for length, dim in zip(shape, dims, strict=True)
+    )
+
+
+def sparse_transformer(
+    length: int,
+    *,
+    stride: int,
+    pattern: Literal["strided", "fixed"] = "strided",
+    summary: int | None = None,
+    variant: Literal["paper", "code"] = "paper",
+    dim: int | None = None,
+    seed: int = 0,
+    dtype: DTypeName = "float32",
+) -> Tensors:
+    """Sparse Transformer: which keys each head sees, and positions by row and column of the stride.
+
+    Tensors: `pattern` (2, n, n), True where query i sees key j; a full pass takes both steps. strided: the
+    stride's last keys, and every stride-th key; fixed: the keys of the own block, and the last --summary
+    keys of each block. `row_index` (n,) = i // stride and `column_index` (n,) = i % stride, and with --dim the
+    initial `row_table` (rows, dim) and `column_table` (stride, dim), whose two rows are added to the embedding.
+
+    Extrapolates: the pattern does, the row table ends.
+
+    Source: Child et al. 2019, arXiv 1904.10509, sections 4.3 and 5.3.
+
+    Parameters
+    ----------
+    length : number of positions n
+    stride : length of a row
+    pattern : strided for images and music, fixed for text
+    summary : fixed: how many keys at the end of a block all later blocks see (8, or the stride if less)
+    variant : strided: the paper's formula sees stride + 1 keys, its code stride keys
+    dim : width of the two tables
+    seed : of their initial values, normal with deviation 0.125 / sqrt(2 dim)
+    dtype : element type of the tables
+    """
+    if length < 1 or stride < 1:
+        raise PeError(f"--len {length}, --stride {stride}: both must be at least 1")
+    if pattern == "strided" and summary is not None:
+        raise PeError(f"--summary {summary}: only --pattern fixed has it")
+    if pattern == "fixed" and variant == "code":
+        raise PeError("--variant code: only --pattern strided has it; the code's fixed mode works in blocks")
+    if summary is not None and not 1 <= summary <= stride:
+        raise PeError(f"--summary {summary}: it lies between 1 and --stride {stride}")
+    index = np.arange(length)
+    seen = (
+        _strided(length, stride, window=stride + (variant == "paper"))
+        if pattern == "strided"
+        else _fixed(length, stride, min(8, stride) if summary is None else summary)
+    )
+    tensors: dict[str, NDArray[Any]] = {
+        "pattern": seen,
+        "row_index": index // stride,
+        "column_index": index % stride,
+    }
+    if dim is not None:
+        if dim < 1:
+            raise PeError(f"--dim {dim}: a table has at least one column")
+        random, deviation = np.random.default_rng(seed), 0.125 / math.sqrt(2 * dim)
+        for name, rows in (("row_table", -(-length // stride)), ("column_table", stride)):
+            tensors[name] = round_to(random.normal(0.0, deviation, (rows, dim)), dtype)
+    return Tensors(tensors)
+
+
+def _strided(length: int, stride: int, window: int) -> NDArray[np.bool_]:
+    seen = np.zeros((2, length, length), bool)
+    past = np.tri(length, dtype=bool)
+    np.logical_xor(past, np.tri(length, k=-window, dtype=bool), out=seen[0])
+    for offset in range(min(stride, length)):
+        seen[1, offset::stride, offset::stride] = True
+    seen[1] &= past
+    return seen
+
+
+def _fixed(length: int, stride: int, summary: int) -> NDArray[np.bool_]:
+    seen = np.zeros((2, length, length), bool)
+    past = np.tri(length, dtype=bool)
+    for start in range(0, length, stride):
+        own = slice(start, start + stride)
+        seen[0, own, own] = past[own, own]
+        seen[1, :, start + stride - summary : start + stride] = True
+    seen[1] &= past
+    return seen
+
+
+def position_ids(
+    length: int,
+    *,
+    scheme: Annotated[str, Choice(tuple(SCHEMES), ALIASES)],
+    stride: int | None = None,
+    start: int | None = None,
+    anchors: Ints | None = None,
+    fill: Literal["left", "nearest", "none"] | None = None,
+    sinks: int | None = None,
+    window: int | None = None,
+    max_position: int | None = None,
+    max_distance: int | None = None,
+    group: int | None = None,
+    pairs: bool = False,
+    seed: int | None = None,
+) -> Tensors:
+    """Position numbers of long-context schemes: integers, with which any table can be indexed.
+
+    stride, anchors: only some positions have a row, the others take the one to the left, the nearest or none (-1).
+    sinks (StreamingLLM): `kept`, the tokens in the cache, and their `position_ids`, their rank there.
+    randomised: sorted draws below --max-position. pose: two runs with a random gap, ending below --max-position.
+    self-extend: `neighbor_ids` within the window, `group_query_ids` and `group_key_ids` beyond it.
+    dual-chunk: `key_ids`, and a query's `intra_ids`, `successive_ids` and `inter_ids` for keys of the same, the
+    previous and farther chunks. lm-infinite: a sink and a window, with distances that stop at a limit.
+    All int64 (length,). With --pairs (always for lm-infinite) `distances` (length, length), query minus key
+    as attention sees it, -1 where the query does not see the key.
+
+    Extrapolates: this is what they are for: a model sees no position or distance that it was not trained on.
+
+    Source: Xiao et al. 2024, arXiv 2309.17453; Ruoss et al. 2023, arXiv 2305.16843; Zhu et al. 2024, arXiv
+    2309.10400; Jin et al. 2024, arXiv 2401.01325; An et al. 2024, arXiv 2402.17463; Han et al. 2024, arXiv 2308.16137.
+
+    Parameters
+    ----------
+    length : number of tokens
+    scheme : which rule; an option that the rule does not use is an error
+    stride : stride: distance between two positions that have a row
+    start : stride: the first position that has a row (0)
+    anchors : anchors: the positions that have a row
+    fill : stride, anchors: what the other tokens get (left; none is -1)
+    sinks : sinks, lm-infinite: tokens at the start that are always kept
+    window : sinks, self-extend, lm-infinite: how many recent tokens are kept as they are
+    max_position : randomised, pose: positions stay below it; dual-chunk: length of the pre-training
+    max_distance : lm-infinite: the distance at which counting stops
+    group : self-extend: how many far tokens share a position
+    pairs : self-extend, dual-chunk: write the distances of all pairs too
+    seed : randomised, pose: of the draws (0)
+    """
+    given = {
+        "stride": stride,
+        "start": start,
+        "anchors": anchors,
+        "fill": fill,
+        "sinks": sinks,
+        "window": window,
+        "max_position": max_position,
+        "max_distance": max_distance,
+        "group": group,
+        "pairs": pairs or None,
+        "seed": seed,
+    }
+    return apply_scheme(scheme, length, {name: value for name, value in given.items() if value is not None})
+
+
+def _spell(numbers: Ints) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _outside(where: NDArray[Any], size: int) -> int:
+    return int(where[(where < 0) | (where >= size)][0])
