@@ -111,6 +111,12 @@ def geometric(
     return tuple(frequencies[:wanted])
 
 
+@lru_cache(maxsize=64)
+def scaled(inv_freq: tuple[Frequency, ...], factor: Frequency) -> tuple[Decimal, ...]:
+    """Frequencies (m,) times a factor, to 100 digits: a factor of positions that need not be rounded."""
+    return tuple(PRECISE.multiply(as_decimal(w), as_decimal(factor)) for w in inv_freq)
+
+
 def as_decimal(value: Frequency | np.generic) -> Decimal:
     """`value` without rounding: a float is what its bits say."""
     if isinstance(value, Decimal):

@@ -1,0 +1,211 @@
+"""Sine and cosine of positions: the styles that differ in order, frequency shift and odd widths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.dtypes import numpy_dtype
+from pe_cli.encodings import sinusoidal_grid
+from pe_cli.encodings.sinusoidal_grid import GRID_STYLES
+from pe_cli.encodings.waves import Columns, Order, Recipe, frequencies, write_waves
+from pe_cli.errors import PeError, no_such
+from pe_cli.signature import Choice, Compute, DTypeName, Floats, Grid, Positions, Tensors
+
+
+@dataclass(frozen=True)
+class Style:
+    """One convention for a line of positions.
+
+    `shift` is subtracted from dim / 2 in the exponent of the frequencies. `pads` tells what odd widths do:
+    a zero column in the end, else one cosine (or the last of the second half) less.
+    """
+
+    order: Order
+    shift: int
+    recipe: Recipe
+    pads: bool
+    padding_idx: int | None = None
+
+
+STYLES = {
+    "paper": Style("interleaved", 0, "exp", pads=False),
+    "paper-cat": Style("sin-cos", 0, "power", pads=False),
+    "t2t": Style("sin-cos", 1, "exp", pads=True),
+    "t2t-cossin": Style("cos-sin", 1, "exp", pads=True),
+    "diffusion": Style("cos-sin", 0, "exp-divide", pads=True),
+    "fairseq": Style("sin-cos", 1, "exp", pads=True, padding_idx=1),
+}
+
+IMPLEMENTATIONS = {
+    "paper": "vaswani xlm distilbert flaubert opennmt espnet videomae florence2 speecht5",
+    "paper-cat": "marian ctrl gptj codegen pegasus roformer informer autoformer time-series-transformer xlnet",
+    "t2t": "tensor2tensor whisper pegasus-x timesfm ddpm",
+    "t2t-cossin": "musicgen musicgen-melody",
+    "fairseq": "m2m100 nllb-moe xglm fsmt speech2text",
+    **sinusoidal_grid.IMPLEMENTATIONS,
+}
+ALIASES = {alias: style for style, users in IMPLEMENTATIONS.items() for alias in users.split()}
+NAMES = (*STYLES, *GRID_STYLES)
+
+
+def sinusoidal(
+    positions: Positions,
+    dim: int,
+    *,
+    style: Annotated[str, Choice(NAMES, ALIASES)] = "paper",
+    base: float = 10000.0,
+    padding_idx: int | None = None,
+    grid: Grid | None = None,
+    normalize: bool = False,
+    base_size: int | None = None,
+    interpolation_scale: Floats | None = None,
+    compute: Compute = "exact",
+    dtype: DTypeName = "float32",
+) -> NDArray[Any] | Tensors:
+    """Sine and cosine of each position at geometric frequencies.
+
+    Shape (positions, dim). Column pair i holds sin(p w_i) and cos(p w_i), w_i = base^(-2i/dim): each pair is
+    a clock hand, the first turning once in 2 pi positions, the last in nearly 2 pi base. The table is added
+    to the token embeddings. It needs no training and has rows for every position, also for fractional and
+    negative ones, but models seldom work beyond the lengths they were trained on.
+
+    Styles of a line: paper (sin and cos alternate), paper-cat (all sines, then all cosines), t2t (as
+    paper-cat, but the last frequency is exactly 1/base), t2t-cossin (the same with cosines first), diffusion
+    (cosines, then sines, frequencies of the paper), fairseq (as t2t; the row of the padding index is zero
+    and the first token has row padding_idx + 1). Odd widths: paper and paper-cat have one cosine less, the
+    others a zero column in the end.
+
+    Styles of a grid, in row-major order: mae (column, then row), dit (mae with 16 steps a side), canonical
+    (row, then column), moco (column, then row; column by column), timm (sin row, sin column, cos row, cos
+    column), detr (row, then column, counted from 1, interleaved), tatp22 (interleaved, any number of axes),
+    cogvideox (a quarter for time, the rest for column and row).
+
+    Parameters
+    ----------
+    dim : width of a row
+    style : convention of the table, or the name of an implementation
+    base : the wavelengths run from 2 pi to 2 pi base
+    padding_idx : the row that is zero (fairseq: 1 if not given)
+    grid : sides of the grid, for the styles of a grid
+    normalize : divide coordinates by the side of the grid and scale them to 2 pi (detr)
+    base_size : steps a side, whatever the size of the grid (mae, dit, canonical)
+    interpolation_scale : divide coordinates by this; one number, or one for each axis
+    compute : float32 follows the float32 arithmetic of the style's authors, errors included
+    dtype : type of the table
+
+    Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
+    """
+    name = ALIASES.get(style, style)
+    if name not in NAMES:
+        raise no_such("style", style, (*NAMES, *ALIASES))
+    if dim < 1:
+        raise PeError(f"dim {dim} is not a positive width")
+    if not (base > 0 and np.isfinite(base)):
+        raise PeError(f"base {base:g} is not a positive number")
+    if name in GRID_STYLES:
+        if padding_idx is not None:
+            raise PeError(f"style {name} has no padding row: leave padding_idx out")
+        return sinusoidal_grid.table(
+            positions,
+            dim,
+            name,
+            base,
+            grid,
+            normalize=normalize,
+            base_size=base_size,
+            interpolation_scale=interpolation_scale,
+            float32=compute == "float32",
+            dtype=dtype,
+        )
+    for option, value in (
+        ("grid", grid),
+        ("normalize", normalize or None),
+        ("base_size", base_size),
+        ("interpolation_scale", interpolation_scale),
+    ):
+        if value is not None:
+            raise PeError(f"{option} is for the styles of a grid ({', '.join(GRID_STYLES)}), not for {name}")
+    return _line(positions, dim, STYLES[name], base, padding_idx, compute, dtype)
+
+
+def _line(
+    positions: NDArray[Any],
+    dim: int,
+    style: Style,
+    base: float,
+    padding_idx: int | None,
+    compute: Compute,
+    dtype: DTypeName,
+) -> NDArray[Any]:
+    table = np.empty((len(positions), dim), numpy_dtype(dtype))
+    _halves(table, positions, style, base, style.shift, compute, 1.0)
+    zero_row = style.padding_idx if padding_idx is None else padding_idx
+    if zero_row is not None:
+        table[np.asarray(positions) == zero_row] = 0
+    return table
+
+
+def _halves(
+    table: NDArray[Any],
+    positions: NDArray[Any],
+    style: Style,
+    base: float,
+    shift: float,
+    compute: Compute,
+    scale: float,
+) -> None:
+    """Fill the whole width of `table`."""
+    dim = table.shape[1]
+    width = dim - dim % 2 if style.pads else dim
+    if not width:
+        raise PeError(f"dim {dim} leaves no room for a pair of sine and cosine")
+    recipe = style.recipe if compute == "float32" else None
+    waves = frequencies(base, width, shift, recipe, scale)
+    write_waves(table, Columns.within(0, width, style.order), positions, waves)
+    table[:, width:] = 0
+
+
+def timestep(
+    positions: Positions,
+    dim: int,
+    *,
+    flip_sin_to_cos: bool = False,
+    downscale_freq_shift: float = 1.0,
+    scale: float = 1.0,
+    max_period: float = 10000.0,
+    compute: Compute = "exact",
+    dtype: DTypeName = "float32",
+) -> NDArray[Any]:
+    """Embedding of diffusion timesteps, as diffusion models feed it to their time MLP.
+
+    Shape (timesteps, dim): all sines, then all cosines of scale * t * w_i, with
+    w_i = max_period^(-i / (dim/2 - downscale_freq_shift)). Timesteps may be fractional (--positions 0,0.5,999).
+    An odd width ends in a zero column. It is not added to anything: it is the input of a small network.
+
+    Parameters
+    ----------
+    dim : width of a row
+    flip_sin_to_cos : cosines first, as in Stable Diffusion's UNet
+    downscale_freq_shift : 1 as in DDPM, 0 as in Stable Diffusion
+    scale : factor of the timesteps; 1000 where they run from 0 to 1
+    max_period : the longest wavelength is about 2 pi times this
+    compute : float32 follows the float32 arithmetic of diffusers, errors included
+    dtype : type of the table
+
+    Source: Ho et al. 2020, "Denoising Diffusion Probabilistic Models", appendix B; diffusers
+    `get_timestep_embedding`.
+    """
+    if dim < 2:
+        raise PeError(f"dim {dim} leaves no room for a pair of sine and cosine")
+    if not (max_period > 0 and np.isfinite(max_period)):
+        raise PeError(f"max_period {max_period:g} is not a positive number")
+    if not np.isfinite(scale):
+        raise PeError(f"scale {scale:g} is not a number")
+    table = np.empty((len(positions), dim), numpy_dtype(dtype))
+    style = Style("cos-sin" if flip_sin_to_cos else "sin-cos", 0, "exp-divide", pads=True)
+    _halves(table, positions, style, max_period, downscale_freq_shift, compute, scale)
+    return table

@@ -1,0 +1,173 @@
+"""Sinusoidal codes of grids: each axis has a share of the columns, and styles differ in which and how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.dtypes import numpy_dtype
+from pe_cli.encodings.waves import Columns, Order, Recipe, frequencies, write_waves
+from pe_cli.errors import PeError
+from pe_cli.signature import DTypeName, Tensors
+
+T, Y, X = -3, -2, -1  # axes of a grid, from the last
+
+
+@dataclass(frozen=True)
+class GridStyle:
+    """One convention for a grid.
+
+    `shares` gives (axis, eighths of the width) in the order of the columns; where it is empty, all axes have
+    equal shares, rounded up to pairs, and the row is cut to the width. `recipe` is None where the authors
+    compute in float64.
+    """
+
+    order: Order
+    shares: tuple[tuple[int, int], ...]
+    multiple: int
+    recipe: Recipe | None = None
+    by_columns: bool = False
+    sines_first: bool = False
+    from_one: bool = False
+    scalable: bool = False
+    base_size: int | None = None
+
+
+ROW_COLUMN, COLUMN_ROW = ((Y, 4), (X, 4)), ((X, 4), (Y, 4))
+
+GRID_STYLES = {
+    "mae": GridStyle("sin-cos", COLUMN_ROW, 4, scalable=True),
+    "dit": GridStyle("sin-cos", COLUMN_ROW, 4, scalable=True, base_size=16),
+    "canonical": GridStyle("sin-cos", ROW_COLUMN, 4, scalable=True),
+    "moco": GridStyle("sin-cos", COLUMN_ROW, 4, "power", by_columns=True),
+    "timm": GridStyle("sin-cos", ROW_COLUMN, 4, "power", sines_first=True),
+    "detr": GridStyle("interleaved", ROW_COLUMN, 4, "period", from_one=True),
+    "tatp22": GridStyle("interleaved", (), 1, "power"),
+    "cogvideox": GridStyle("sin-cos", ((T, 2), (X, 3), (Y, 3)), 16, scalable=True),
+}
+
+IMPLEMENTATIONS = {
+    "dit": "sd3 pixart",
+    "canonical": "rt-detr d-fine deim",
+    "moco": "moco-v3 omdet-turbo",
+    "detr": "conditional-detr maskformer mask2former table-transformer",
+    "tatp22": "positional-encodings",
+}
+
+DIFFUSERS_SIDE = 16  # steps a side, where diffusers' extension of the MAE code says nothing else
+
+
+def table(
+    rows: NDArray[Any],
+    dim: int,
+    name: str,
+    base: float,
+    grid: tuple[int, ...] | None,
+    *,
+    normalize: bool,
+    base_size: int | None,
+    interpolation_scale: tuple[float, ...] | None,
+    float32: bool,
+    dtype: DTypeName,
+) -> NDArray[Any] | Tensors:
+    """The rows (n, dim) of a grid's cells, numbered in the order of the style."""
+    style = GRID_STYLES[name]
+    sides = _sides(name, style, grid)
+    if dim % style.multiple:
+        raise PeError(f"style {name} needs a dim that is a multiple of {style.multiple}, not {dim}")
+    if float32 and style.recipe is None:
+        raise PeError(f"style {name} is computed in float64 by its authors: leave compute at exact")
+    if normalize and not style.from_one:
+        raise PeError(f"normalize is for style detr, not for {name}")
+    if (base_size is not None or interpolation_scale is not None) and not style.scalable:
+        known = ", ".join(n for n, s in GRID_STYLES.items() if s.scalable)
+        raise PeError(f"base_size and interpolation_scale are for styles {known}, not for {name}")
+    warnings: tuple[str, ...] = ()
+    if base_size is None:
+        base_size = style.base_size
+        if name == "mae" and len(set(sides)) > 1 and interpolation_scale is None:
+            base_size = DIFFUSERS_SIDE
+            warnings = (
+                f"MAE's own code has square grids only; a grid of {'x'.join(map(str, sides))} is made as diffusers "
+                f"does, {DIFFUSERS_SIDE} steps a side (--interpolation-scale 1 for steps of 1)",
+            )
+    cells = _cells(rows, sides, style.by_columns)
+    steps = _steps(sides, base_size, interpolation_scale)
+    out = np.empty((len(rows), dim), numpy_dtype(dtype))
+    for axis, columns, width in _parts(style, dim, len(sides)):
+        index, back = np.unique(cells[axis], return_inverse=True)
+        where = index * steps[axis] if steps[axis] != 1 else index
+        if style.from_one:
+            where = index + 1
+            if normalize:
+                where = where / (sides[axis] + 1e-6) * (2 * math.pi)
+        lines = np.empty((len(index), dim), out.dtype)
+        write_waves(lines, columns, where, frequencies(base, width, 0, style.recipe if float32 else None))
+        for chosen in (columns.sin, columns.cos):
+            out[:, chosen] = lines[back, chosen]
+    return Tensors({"sinusoidal": out}, warnings=warnings)
+
+
+def _sides(name: str, style: GridStyle, grid: tuple[int, ...] | None) -> tuple[int, ...]:
+    axes = len(style.shares)
+    if grid is None:
+        raise PeError(f"style {name} is for a grid: give its sides, {'TxHxW' if axes == 3 else 'HxW'}")
+    if axes and len(grid) != axes:
+        raise PeError(f"style {name} is for {axes} axes, the grid has {len(grid)}")
+    if any(side < 1 for side in grid):
+        raise PeError(f"a side of the grid {'x'.join(map(str, grid))} is not positive")
+    return tuple(grid)
+
+
+def _cells(rows: NDArray[Any], sides: tuple[int, ...], by_columns: bool) -> tuple[NDArray[np.int64], ...]:
+    """The coordinates of row numbers, an array for each axis."""
+    if rows.dtype.kind not in "iu":
+        raise PeError("rows of a grid are numbered by integers")
+    count = math.prod(sides)
+    outside = (rows < 0) | (rows >= count)
+    if outside.any():
+        grid = "x".join(map(str, sides))
+        raise PeError(f"row {rows[outside][0]} is outside a grid of {grid}, rows 0 to {count - 1}")
+    cells = np.unravel_index(rows, sides[::-1] if by_columns else sides)
+    return cells[::-1] if by_columns else cells
+
+
+def _steps(
+    sides: tuple[int, ...], base_size: int | None, scale: tuple[float, ...] | None
+) -> tuple[float, ...]:
+    """Distance between neighbouring cells, for each axis."""
+    if base_size is not None and base_size < 1:
+        raise PeError(f"base_size {base_size} is not positive")
+    scales = scale or (1.0,)
+    if len(scales) == 1:
+        scales *= len(sides)
+    if len(scales) != len(sides):
+        raise PeError(f"interpolation_scale has {len(scales)} numbers for {len(sides)} axes")
+    if not all(s > 0 and math.isfinite(s) for s in scales):
+        raise PeError(f"interpolation_scale {', '.join(f'{s:g}' for s in scales)} is not positive")
+    return tuple((base_size / n if base_size else 1.0) / s for n, s in zip(sides, scales, strict=True))
+
+
+def _parts(style: GridStyle, dim: int, axes: int) -> Iterator[tuple[int, Columns, int]]:
+    """The axes with their columns and the number of columns by which their frequencies are spaced."""
+    if not style.shares:
+        width = 2 * -(-dim // (2 * axes))
+        for axis in range(axes):
+            start = min(axis * width, dim)
+            yield axis, Columns.within(start, min(start + width, dim), style.order), width
+        return
+    start = 0
+    for axis, eighths in style.shares:
+        width = dim * eighths // 8
+        if style.sines_first:
+            half = width // 2
+            sin = start // 2
+            yield axis, Columns(slice(sin, sin + half), slice(dim // 2 + sin, dim // 2 + sin + half)), width
+        else:
+            yield axis, Columns.within(start, start + width, style.order), width
+        start += width
