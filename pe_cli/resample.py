@@ -11,7 +11,7 @@ of its window tables; kernels and coordinates: see `pe_cli.interpolation`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
@@ -333,39 +333,45 @@ def filler(method: str, table: NDArray[Any], seed: int) -> Fill:
     return lambda count: mean + spread * generator.standard_normal((count, table.shape[1]))
 
 
-def resample(table: NDArray[Any], taps: Sequence[Taps], fill: Fill | None = None) -> NDArray[Any]:
+def resample(
+    table: NDArray[Any],
+    taps: Sequence[Taps],
+    fill: Fill | None = None,
+    *,
+    out: NDArray[Any] | None = None,
+    worst_rounding: Callable[[float], None] | None = None,
+) -> NDArray[Any]:
     """`table` (*old sizes, …) resampled along its first axes, one `Taps` each: (*new sizes, …), same dtype.
 
-    Computed in float64 and rounded once; rows that are copies are copied as they are.
+    Computed in float64 and rounded once; rows that are copies are copied as they are. `out` (new rows, d) in C order
+    receives the rows. `worst_rounding` is called with the largest absolute error of rounding in a block of rows.
     """
     count = len(taps)
     old = tuple(axis.old for axis in taps)
     if table.shape[:count] != old:
         raise PeError(f"a table of shape {table.shape} cannot be resampled from {old}")
-    rest = table.shape[count:]
     flat = np.ascontiguousarray(table).reshape(prod(old), -1)
     sizes = tuple(axis.new for axis in taps)
-    result = np.empty((prod(sizes), flat.shape[1]), dtype=table.dtype)
-    source, fresh = _row_sources(taps)
-    if count == 1:
-        _one_axis(flat, taps[0], source, result)
-    elif (source == FRESH).any():
-        values = flat.reshape(*old, -1).astype(_wide(table.dtype))
-        for number, axis in enumerate(taps):
-            moved = np.moveaxis(values, number, 0)
-            mixed = np.tensordot(axis.matrix(), moved.reshape(axis.old, -1), axes=1)
-            values = np.moveaxis(mixed.reshape(axis.new, *moved.shape[1:]), 0, number)
-        result[:] = round_to(np.ascontiguousarray(values).reshape(result.shape), table.dtype)
-    copies = source != FRESH
-    result[copies] = flat[source[copies]]
+    result = np.empty((prod(sizes), flat.shape[1]), dtype=table.dtype) if out is None else out
+    source, fresh = row_sources(taps)
+    mixed = np.flatnonzero((source == FRESH) & ~fresh)
+    if len(mixed):
+        blocks = _along_one(flat, taps[0], mixed) if count == 1 else _along_all(flat, taps, mixed)
+        for rows, exact in blocks:
+            rounded = round_to(exact, table.dtype)
+            result[rows] = rounded
+            if worst_rounding is not None:
+                worst_rounding(float(np.abs(rounded.astype(exact.dtype) - exact).max()))
+    for rows in _blocks(np.flatnonzero(source != FRESH), flat.shape[1]):
+        result[rows] = flat[source[rows]]
     if fresh.any():
         fill = fill or filler("zeros", flat, 0)
         for rows in _blocks(np.flatnonzero(fresh), flat.shape[1]):
             result[rows] = round_to(fill(len(rows)), table.dtype)
-    return result.reshape(*sizes, *rest)
+    return result.reshape(*sizes, *table.shape[count:])
 
 
-def _row_sources(taps: Sequence[Taps]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def row_sources(taps: Sequence[Taps]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """For every new row, flattened: the old row it copies (or FRESH), and whether it has no source at all."""
     source, fresh = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.bool_)
     for axis in taps:
@@ -376,9 +382,11 @@ def _row_sources(taps: Sequence[Taps]) -> tuple[NDArray[np.int64], NDArray[np.bo
     return source, fresh
 
 
-def _one_axis(flat: NDArray[Any], axis: Taps, source: NDArray[np.int64], result: NDArray[Any]) -> None:
-    """Mixed rows of `result`, a block at a time: temporaries stay small beside a table of any size."""
-    mixed = np.flatnonzero((source == FRESH) & (axis.index[:, 0] != FRESH))
+Mixed: TypeAlias = Iterator[tuple[NDArray[np.int64], NDArray[Any]]]
+
+
+def _along_one(flat: NDArray[Any], axis: Taps, mixed: NDArray[np.int64]) -> Mixed:
+    """Rows `mixed` a block at a time: temporaries stay small beside a table of any size."""
     wide = _wide(flat.dtype)
     for rows in _blocks(mixed, flat.shape[1]):
         total = np.zeros((len(rows), flat.shape[1]), dtype=wide)
@@ -386,7 +394,18 @@ def _one_axis(flat: NDArray[Any], axis: Taps, source: NDArray[np.int64], result:
             weight = axis.weight[rows, tap]
             if weight.any():
                 total += weight[:, None] * flat[axis.index[rows, tap]].astype(wide)
-        result[rows] = round_to(total, flat.dtype)
+        yield rows, total
+
+
+def _along_all(flat: NDArray[Any], taps: Sequence[Taps], mixed: NDArray[np.int64]) -> Mixed:
+    """One axis after the other; grids are small beside the checkpoints they are in."""
+    old = tuple(axis.old for axis in taps)
+    values = flat.reshape(*old, -1).astype(_wide(flat.dtype))
+    for number, axis in enumerate(taps):
+        moved = np.moveaxis(values, number, 0)
+        made = np.tensordot(axis.matrix(), moved.reshape(axis.old, -1), axes=1)
+        values = np.moveaxis(made.reshape(axis.new, *moved.shape[1:]), 0, number)
+    yield mixed, np.ascontiguousarray(values).reshape(-1, flat.shape[1])[mixed]
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.encodings.windows import swin
 from pe_cli.formats import TensorSpec
 
 
@@ -60,7 +61,8 @@ def _counting(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
         else:
             more = flat[-1] + 1 + np.arange(max(count - len(flat), 0))
             values = np.concatenate([flat, more])[:count]
-        return values.astype(old.dtype).reshape(new.shape)
+        grown: NDArray[Any] = values.astype(old.dtype).reshape(new.shape)
+        return grown
 
     return make
 
@@ -86,7 +88,7 @@ def window_buffers(
     beside = table.rpartition(".")[0]
     for name, spec in tensors.items():
         if name == f"{beside}.relative_position_index":
-            index = position_index(window, class_rows)
+            index = swin(window=tuple(window), class_token=class_rows > 0)["relative_position_index"]
             yield BufferChange(
                 spec, TensorSpec(name, spec.dtype, index.shape), "index of the new window", _give(index)
             )
@@ -101,21 +103,3 @@ def masks(tensors: Mapping[str, TensorSpec]) -> Iterator[BufferChange]:
 
 def _give(values: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
     return lambda old: values.astype(old.dtype)
-
-
-def position_index(window: Sequence[int], class_rows: int) -> NDArray[np.int64]:
-    """(h w, h w) row of the bias table for each pair of cells; with `class_rows`, one more row and column in front.
-
-    Source: Liu et al., Swin (2021), equation 4; Bao et al., BeiT (2021), for the class token.
-    """
-    height, width = window
-    cells = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij")).reshape(2, -1)
-    between = cells[:, :, None] - cells[:, None, :]
-    index = (between[0] + height - 1) * (2 * width - 1) + between[1] + width - 1
-    if not class_rows:
-        return index
-    rows = (2 * height - 1) * (2 * width - 1) + class_rows
-    whole = np.empty((index.shape[0] + 1,) * 2, dtype=np.int64)
-    whole[1:, 1:] = index
-    whole[0, :], whole[:, 0], whole[0, 0] = rows - 3, rows - 2, rows - 1
-    return whole

@@ -38,8 +38,27 @@ LENGTH_FIELDS = (
 LENGTH_FIELD_OF = {"gpt2": "n_positions", "openai-gpt": "n_positions", "gpt_bigcode": "n_positions"}
 # The first position is pad_token_id + 1, and the length in the configuration counts all rows.
 BEHIND_PADDING = frozenset(
-    "roberta xlm-roberta xlm-roberta-xl camembert longformer mpnet esm data2vec-text ibert xmod lilt luke mluke "
-    "roberta-prelayernorm layoutlmv3 markuplm bridgetower_text_model clap_text_model altclip_text_model".split()
+    [
+        "roberta",
+        "xlm-roberta",
+        "xlm-roberta-xl",
+        "camembert",
+        "longformer",
+        "mpnet",
+        "esm",
+        "data2vec-text",
+        "ibert",
+        "xmod",
+        "lilt",
+        "luke",
+        "mluke",
+        "roberta-prelayernorm",
+        "layoutlmv3",
+        "markuplm",
+        "bridgetower_text_model",
+        "clap_text_model",
+        "altclip_text_model",
+    ]
 )
 MOST_OFFSET = 8
 
@@ -107,6 +126,8 @@ def edited(data: dict[str, Any], edits: Sequence[Edit]) -> dict[str, Any]:
 def _fields(section: dict[str, Any], tensor: str) -> dict[str, int]:
     """The length fields of a part that concern `tensor`: of two stacks, only its own."""
     side = re.search(r"(?:^|\.)(encoder|decoder)\.", tensor.lower())
+    if re.search(r"[._][xyhw]_position", tensor.lower()):
+        return {"max_2d_position_embeddings": section.get("max_2d_position_embeddings", 1024)}
     other = {"encoder": r"target|decoder", "decoder": r"source|encoder"}[side[1]] if side else r"(?!)"
     return {
         field: section[field]

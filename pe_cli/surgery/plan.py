@@ -1,0 +1,284 @@
+"""From a header, a configuration and a request to what has to change: tables, what moves along, buffers, fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TypeAlias
+
+from pe_cli.errors import PeError
+from pe_cli.formats import TensorSpec
+from pe_cli.surgery import buffers, layout
+from pe_cli.surgery.buffers import BufferChange
+from pe_cli.surgery.config import (
+    Edit,
+    ModelConfig,
+    grid_edits,
+    grid_of,
+    length_edits,
+    offset_of,
+    suffix_of,
+    width_of,
+    window_edits,
+)
+from pe_cli.surgery.find import Candidate, Kind, choose, companions, find
+from pe_cli.surgery.layout import Layout, spans, times
+from pe_cli.surgery.presets import Request, settle
+from pe_cli.surgery.table import TableChange
+
+Change: TypeAlias = TableChange | BufferChange
+
+
+@dataclass
+class Plan:
+    """What becomes of which tensor, in any order; what the configuration must say; what there is to tell."""
+
+    tables: dict[str, TableChange] = field(default_factory=dict)
+    buffers: dict[str, BufferChange] = field(default_factory=dict)
+    edits: list[Edit] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def change(self, name: str) -> Change | None:
+        """The change of tensor `name`, or None where it stays as it is."""
+        return self.tables.get(name) or self.buffers.get(name)
+
+    def new_spec(self, spec: TensorSpec) -> TensorSpec | None:
+        """What is written for `spec`, or None where it is left out."""
+        change = self.change(spec.name)
+        if change is None:
+            return spec
+        return None if isinstance(change, BufferChange) and change.make is None else change.new
+
+    def add_table(self, change: TableChange) -> None:
+        self.tables[change.old.name] = change
+
+    def add_edits(self, edits: Sequence[Edit], notes: Sequence[str]) -> None:
+        self.edits += [edit for edit in edits if edit not in self.edits and edit.old != edit.new]
+        self.notes += [note for note in notes if note not in self.notes]
+
+
+def make_plan(
+    tensors: Mapping[str, TensorSpec],
+    request: Request,
+    config: ModelConfig | None,
+    label: str,
+    config_text: str = "",
+) -> Plan:
+    """Plan the change of the tables of `tensors`; `label` names the file in errors.
+
+    Errors: no table or several, a layout that does not fit, a configuration that disagrees.
+    """
+    chosen = choose(tensors, request.tensors, request.kind, label, config_text)
+    plan = Plan()
+    {"sequence": _sequences, "grid": _grids, "window": _windows}[request.kind](
+        plan, chosen, tensors, request, config
+    )
+    if config is not None:
+        _refuse_shared_fields(plan, tensors, config)
+    return plan
+
+
+def _table(
+    candidate: Candidate,
+    where: Layout,
+    sizes: tuple[int, ...],
+    kind: Kind,
+    request: Request,
+    notes: Sequence[str] = (),
+) -> TableChange:
+    known = candidate.kind == kind
+    spec = candidate.spec
+    new = TensorSpec(spec.name, spec.dtype, where.shape(spec.shape, sizes))
+    way = settle(request, kind, len(where.old), known=known)
+    return TableChange(
+        spec, new, kind, where, sizes, way, request.seed, known, tuple(note for note in notes if note)
+    )
+
+
+def _sequences(
+    plan: Plan,
+    chosen: Sequence[Candidate],
+    tensors: Mapping[str, TensorSpec],
+    request: Request,
+    config: ModelConfig | None,
+) -> None:
+    assert request.length is not None
+    for candidate in chosen:
+        spec = candidate.spec
+        kind: Kind = "relative" if candidate.kind == "relative" else "sequence"
+        rows = spec.shape[layout.sequence_axis(spec.shape)] if spec.shape else 0
+        if rows == 0:
+            raise PeError(f"{spec.name} has no rows to extend")
+        prefix, why = (request.prefix or 0) + (request.offset or 0), ""
+        if request.prefix is None and request.offset is None and candidate.kind == "sequence":
+            prefix, why = offset_of(spec.name, rows, config)
+        where = layout.sequence(spec.shape, prefix, request.suffix or 0)
+        why = f"the first {prefix} rows are special: {why}" if prefix and why else ""
+        change = _table(candidate, where, (request.length,), kind, request, [why])
+        plan.add_table(change)
+        old, new = (rows, where.usable), (prefix + request.length + where.suffix, request.length)
+        for buffer in buffers.follow(tensors, spec.name, old, new):
+            plan.buffers[buffer.old.name] = buffer
+        if config is not None and candidate.kind == "sequence":
+            plan.add_edits(*length_edits(config, spec.name, old, new))
+
+
+def _grids(
+    plan: Plan,
+    chosen: Sequence[Candidate],
+    tensors: Mapping[str, TensorSpec],
+    request: Request,
+    config: ModelConfig | None,
+) -> None:
+    assert request.grid is not None
+    new = request.grid
+    for candidate in chosen:
+        where = _grid_layout(candidate, request, config)
+        if len(where.old) != len(new):
+            raise PeError(
+                f"{candidate.name} is a grid of {times(where.old)}, not of {len(new)} axes as {times(new)}"
+            )
+        plan.add_table(_table(candidate, where, new, "grid", request))
+        rows = prod(new) + where.prefix + where.suffix
+        for buffer in buffers.follow(tensors, candidate.name, (where.rows,) * 2, (rows, rows)):
+            plan.buffers[buffer.old.name] = buffer
+        if config is not None:
+            plan.add_edits(*grid_edits(config, candidate.name, where.old, new))
+        if candidate.kind == "grid":
+            _move_along(plan, chosen, tensors, request, config, where)
+
+
+def _grid_layout(candidate: Candidate, request: Request, config: ModelConfig | None) -> Layout:
+    assert request.grid is not None
+    spec, told = candidate.spec, grid_of(config, candidate.name)
+    old = request.from_grid or told
+    suffix = request.suffix if request.suffix is not None else suffix_of(config, spec.name)
+    try:
+        return layout.grid(
+            spec.shape,
+            spec.name,
+            old=old,
+            count=len(request.grid),
+            prefix=request.prefix if request.offset is None else request.offset,
+            suffix=suffix,
+            d=width_of(config, spec.name),
+        )
+    except PeError as error:
+        if config is None or request.from_grid or told is None:
+            raise
+        raise PeError(
+            f"{config.label} says a grid of {times(told)} (image_size by patch_size), which does not fit {spec.name} of "
+            f"shape {list(spec.shape)}; correct it, give --from-grid, or leave it out with --config none"
+        ) from error
+
+
+def _move_along(
+    plan: Plan,
+    chosen: Sequence[Candidate],
+    tensors: Mapping[str, TensorSpec],
+    request: Request,
+    config: ModelConfig | None,
+    where: Layout,
+) -> None:
+    """Tables of the same grid in the layers: ViTDet's rows by distance, BEiT's bias, YOLOS' per-layer rows."""
+    assert request.grid is not None
+    new, left = request.grid, []
+    beside = chosen[0].name.rpartition(".")[0].partition(".")[0]
+    for candidate in companions(chosen, tensors):
+        spec = candidate.spec
+        if candidate.kind == "relative" and len(new) == 2:
+            axis = 0 if spec.name.endswith("h") else 1
+            if spec.shape[0] != spans(where.old)[axis] or not _is_global(candidate, config):
+                left.append(spec)
+                continue
+            old_rows, new_rows = Layout((0,), (spec.shape[0],)), (spans(new)[axis],)
+            plan.add_table(_table(candidate, old_rows, new_rows, "relative", request))
+        elif candidate.kind == "window" and spec.shape[0] in (
+            prod(spans(where.old)),
+            prod(spans(where.old)) + 3,
+        ):
+            _window(plan, candidate, layout.window(spec.shape, spec.name, where.old), new, tensors, request)
+        elif candidate.kind == "grid" and len(spec.shape) == 4 and spec.shape[2] == where.rows:
+            along = Layout((2,), where.old, where.prefix, where.suffix)
+            plan.add_table(_table(candidate, along, new, "grid", request))
+    if left:
+        sizes = sorted({spec.shape[0] for spec in left})
+        plan.notes.append(
+            f"{len(left)} tables of windowed layers ({beside}…, rows {sizes}) stay: their window does not grow"
+        )
+
+
+def _is_global(candidate: Candidate, config: ModelConfig | None) -> bool:
+    """Whether a layer attends over the whole image, where the configuration says which do."""
+    number = re.search(r"(?:layers|blocks)\.(\d+)\.", candidate.name)
+    if config is None or number is None:
+        return True
+    for _, section in config.sections(candidate.name):
+        indexes = section.get("global_attn_indexes")
+        if isinstance(indexes, list):
+            return int(number[1]) in indexes
+    return True
+
+
+def _windows(
+    plan: Plan,
+    chosen: Sequence[Candidate],
+    tensors: Mapping[str, TensorSpec],
+    request: Request,
+    config: ModelConfig | None,
+) -> None:
+    assert request.window is not None
+    layouts = {c.name: layout.window(c.spec.shape, c.name, request.from_window) for c in chosen}
+    largest = max((where.old for where in layouts.values()), key=prod)
+    for candidate in chosen:
+        where = layouts[candidate.name]
+        if where.old != largest:
+            plan.notes.append(
+                f"{candidate.name} is for a smaller window, {list(where.old)} offsets, and stays"
+            )
+            continue
+        old = tuple((size + 1) // 2 for size in where.old)
+        if where.suffix and any(c.kind == "grid" and c.main for c in find(tensors.values())):
+            raise PeError(
+                f"the window of {candidate.name} is the whole image: say --grid {times(request.window)}"
+            )
+        _window(plan, candidate, where, request.window, tensors, request)
+        if config is not None and candidate.kind == "window":
+            plan.add_edits(*window_edits(config, candidate.name, old, request.window))
+    for buffer in buffers.masks(tensors):
+        plan.buffers[buffer.old.name] = buffer
+
+
+def _window(
+    plan: Plan,
+    candidate: Candidate,
+    where: Layout,
+    window: tuple[int, ...],
+    tensors: Mapping[str, TensorSpec],
+    request: Request,
+) -> None:
+    plan.add_table(_table(candidate, where, spans(window), "window", request))
+    for buffer in buffers.window_buffers(tensors, candidate.name, window, where.suffix):
+        plan.buffers[buffer.old.name] = buffer
+
+
+def _refuse_shared_fields(plan: Plan, tensors: Mapping[str, TensorSpec], config: ModelConfig) -> None:
+    """One field that sizes two tables (BART) cannot follow one of them."""
+    edited = {edit.path for edit in plan.edits}
+    for candidate in find(tensors.values()):
+        if not candidate.main or candidate.name in plan.tables or candidate.kind != "sequence":
+            continue
+        rows = candidate.spec.shape[layout.sequence_axis(candidate.spec.shape)]
+        offset, _ = offset_of(candidate.name, rows, config)
+        try:
+            edits, _ = length_edits(config, candidate.name, (rows, rows - offset), (0, 0))
+        except PeError:
+            continue
+        shared = [edit for edit in edits if edit.path in edited]
+        if shared:
+            raise PeError(
+                f"{'.'.join(shared[0].path)} in {config.label} is also the length of {candidate.name}; extend both "
+                f"(--tensor is a glob, or given twice), or leave the configuration out with --config none"
+            )

@@ -1,0 +1,172 @@
+"""The change of one table: from its old values to the new ones and a report, without files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError
+from pe_cli.formats import TensorSpec
+from pe_cli.resample import FRESH, METHODS, axis_taps, filler, resample, row_sources
+from pe_cli.surgery import sinusoids
+from pe_cli.surgery.find import Kind
+from pe_cli.surgery.layout import Layout
+from pe_cli.surgery.presets import REGENERATE, Way, advice
+from pe_cli.surgery.report import TableReport, account, geometry, warn
+from pe_cli.surgery.rows import Outliers, norms, outliers
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """Tensor `old` becomes `new`: its body of `layout.old` becomes `sizes`, in the way `way`."""
+
+    old: TensorSpec
+    new: TensorSpec
+    kind: Kind
+    layout: Layout
+    sizes: tuple[int, ...]
+    way: Way
+    seed: int
+    known: bool = True
+    notes: tuple[str, ...] = ()
+
+    def run(self, array: NDArray[Any]) -> tuple[NDArray[Any], TableReport]:
+        """The new tensor of shape `new.shape`, and the report.
+
+        Errors: values that are not finite, a method that cannot make these rows, regenerating what is no
+        sinusoidal table.
+        """
+        layout = self.layout
+        rows = layout.rows_of(array)
+        _require_finite(rows, self.old.name)
+        end = layout.prefix + layout.usable
+        body = rows[layout.prefix : end]
+        total = layout.prefix + prod(self.sizes) + layout.suffix
+        made = np.empty((total, rows.shape[1]), rows.dtype)
+        made[: layout.prefix] = rows[: layout.prefix]
+        made[total - layout.suffix :] = rows[end:]
+        inner = made[layout.prefix : total - layout.suffix]
+        way, notes = self.way, list(self.notes)
+        recipe = None
+        if way.method == REGENERATE or not way.chosen:
+            recipe = sinusoids.recognise(rows, layout)
+            if recipe is not None and not self.known:
+                notes.append(
+                    f"this is a sinusoidal table ({recipe.name}): --method regenerate computes it instead"
+                )
+                recipe = recipe if way.method == REGENERATE else None
+            elif recipe is not None and way.method != REGENERATE:
+                notes.append(
+                    f"a sinusoidal table ({recipe.name}) stored as weights: regenerated, not resampled"
+                )
+            elif recipe is None and way.method == REGENERATE:
+                raise PeError(
+                    f"{self.old.name} is no sinusoidal table that is known; use another --method than regenerate"
+                )
+        found = (
+            outliers(body)
+            if self.kind == "sequence" and way.method != REGENERATE and recipe is None
+            else None
+        )
+        if recipe is not None:
+            way = replace(way, method=REGENERATE)
+            source = np.full(len(inner), FRESH)
+            inner[:] = recipe.make(self.sizes, rows.dtype)
+            if len(layout.old) == 1:  # rows that were there stay as they are, to the bit
+                shared = min(len(inner), len(body))
+                inner[:shared], source[:shared] = body[:shared], np.arange(shared)
+            worst: list[float] = []
+        else:
+            source, worst = self._resampled(body, inner, found, way, notes)
+        report = self._report(rows, made, source, way, found, worst, notes)
+        return layout.restore(made, self.new.shape), report
+
+    def _resampled(
+        self, body: NDArray[Any], inner: NDArray[Any], found: Outliers | None, way: Way, notes: list[str]
+    ) -> tuple[NDArray[np.int64], list[float]]:
+        options = way.options
+        if found is not None and way.outliers == "keep" and (found.head or found.tail):
+            options = replace(options, head=found.head, tail=found.tail)
+        taps = [
+            axis_taps(way.method, old, new, options)
+            for old, new in zip(self.layout.old, self.sizes, strict=True)
+        ]
+        notes += dict.fromkeys(note for axis in taps for note in axis.notes)
+        worst: list[float] = []
+        shaped = body.reshape(*self.layout.old, -1)
+        resample(shaped, taps, filler(way.method, body, self.seed), out=inner, worst_rounding=worst.append)
+        return row_sources(taps)[0], worst
+
+    def _report(
+        self,
+        rows: NDArray[Any],
+        made: NDArray[Any],
+        source: NDArray[np.int64],
+        way: Way,
+        found: Outliers | None,
+        worst: list[float],
+        notes: list[str],
+    ) -> TableReport:
+        layout = self.layout
+        body = rows[layout.prefix : layout.prefix + layout.usable]
+        inner = made[layout.prefix : len(made) - layout.suffix]
+        kept, dropped, new, in_place, duplicates = account(source, layout)
+        fresh = norms(inner[source == FRESH])
+        if found is not None and way.outliers == "ignore":
+            found = replace(found, head=0, tail=0)
+        report = TableReport(
+            name=self.old.name,
+            dtype=self.old.dtype,
+            shape=(self.old.shape, self.new.shape),
+            layout=layout,
+            sizes=self.sizes,
+            way=way.words,
+            kept=kept,
+            dropped=dropped,
+            new=new,
+            in_place=in_place or layout.usable == 0,
+            duplicates=duplicates,
+            rounding=max(worst, default=0.0),
+            before=geometry(body, layout.old[-1], layout.prefix),
+            after=geometry(inner, self.sizes[-1], layout.prefix),
+            made_norm=float(np.median(fresh)) if len(fresh) else None,
+            outliers=found,
+            notes=notes,
+        )
+        if found is not None and found.flagged:
+            report.notes.append(_about_outliers(found, layout, way))
+        warn(report, fresh, growing=prod(self.sizes) > layout.usable and METHODS.get(way.method) is not None)
+        favoured = advice(self.kind, way.method, layout.usable, prod(self.sizes))
+        if favoured:
+            report.notes.append(favoured)
+        return report
+
+
+def _about_outliers(found: Outliers, layout: Layout, way: Way) -> str:
+    shown = ", ".join(
+        f"{layout.prefix + row} ({norm:.2f})"
+        for row, norm in list(zip(found.flagged, found.norms, strict=True))[:6]
+    )
+    more = f" and {len(found.flagged) - 6} more" if len(found.flagged) > 6 else ""
+    what = f"rows {shown}{more} stand out by their norm (median {found.median:.2f})"
+    if way.outliers == "ignore":
+        return f"{what}; they are treated like the others"
+    fixed = found.head + found.tail
+    if not fixed:
+        return f"{what}; they are not at an end and are treated like the others"
+    method = METHODS.get(way.method)
+    where = "where they are" if method is not None and method.in_place else "at their ends"
+    return f"{what}; {fixed} at the ends stay {where} and no other row is made from them (--outliers ignore to change that)"
+
+
+def _require_finite(rows: NDArray[Any], name: str) -> None:
+    for start in range(0, len(rows), 256):
+        block = rows[start : start + 256]
+        finite = np.isfinite(block if block.dtype.kind in "fc" else block.astype(np.float32))
+        if not finite.all():
+            row = start + int(np.argmin(finite.all(axis=1)))
+            raise PeError(f"{name} has a value that is not finite in row {row}; mend the table first")
