@@ -18,7 +18,7 @@ dimension is the number of positions is written block by block, and it must acce
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -58,7 +58,7 @@ class Choice:
     """A `str` parameter with known values: `style: Annotated[str, Choice(STYLES, ALIASES)]`."""
 
     names: tuple[str, ...]
-    aliases: Mapping[str, str] | None = None
+    aliases: Mapping[str, str] | None = field(default=None, hash=False)  # `Choice | None` is hashed
 
 
 class Tensors(dict[str, NDArray[Any]]):
