@@ -13,6 +13,7 @@ from pe_cli.commands import derive, docstring, options
 from pe_cli.commands.emit import Request, emit
 from pe_cli.dtypes import FLOATS
 from pe_cli.errors import PeError
+from pe_cli.memory import require_memory
 from pe_cli.render.progress import shown
 from pe_cli.signature import Source
 from pe_cli.sources import load_array
@@ -158,13 +159,23 @@ def chosen_pairs(
     else:
         assert q_len is not None
         positions.first(q_len)
+        if q_len > k_len:
+            raise PeError(
+                f"--q-len {q_len}: the queries are the last of the {k_len} keys, so there cannot be more"
+            )
         queries = np.arange(k_len - q_len, k_len)
-    supply = {
-        Source.QUERIES: lambda: queries,
-        Source.KEYS: lambda: keys,
-        Source.DISTANCES: lambda: keys[None, :] - queries[:, None],
-    }
-    return {encoding.sources[source]: make() for source, make in supply.items() if source in encoding.sources}
+    pairs: dict[str, Any] = {}
+    for source, name in encoding.sources.items():
+        if source is Source.QUERIES:
+            pairs[name] = queries
+        elif source is Source.KEYS:
+            pairs[name] = keys
+        elif source is Source.DISTANCES:
+            require_memory(
+                16 * len(queries) * len(keys), f"{len(queries)} x {len(keys)} pairs", "ask for fewer"
+            )
+            pairs[name] = keys[None, :] - queries[:, None]
+    return pairs
 
 
 def command_words(

@@ -17,13 +17,13 @@ BLOCKS = " ░▒▓█"
 
 def as_plane(array: NDArray[Any]) -> NDArray[np.float64]:
     """Two dimensions to look at: the last two of a real array, the modulus of a complex one."""
-    values = np.abs(array) if array.dtype.kind == "c" else array
-    values = values.astype(np.float64)
+    values: NDArray[np.float64] = (np.abs(array) if array.dtype.kind == "c" else array).astype(np.float64)
     if values.ndim == 0:
         return values.reshape(1, 1)
     if values.ndim == 1:
         return values.reshape(1, -1)
-    return values.reshape(-1, *values.shape[-2:])[0]
+    first: NDArray[np.float64] = values.reshape(-1, *values.shape[-2:])[0]
+    return first
 
 
 def shrink(plane: NDArray[np.float64], rows: int, columns: int) -> NDArray[np.float64]:
@@ -35,7 +35,8 @@ def shrink(plane: NDArray[np.float64], rows: int, columns: int) -> NDArray[np.fl
         np.unique(np.linspace(0, size - 1, min(size, limit)).round().astype(int))
         for size, limit in zip(plane.shape, (rows, columns), strict=True)
     ]
-    return plane[np.ix_(*picked)]
+    shrunk: NDArray[np.float64] = plane[np.ix_(*picked)]
+    return shrunk
 
 
 def limits(plane: NDArray[np.float64]) -> tuple[float, float]:

@@ -35,9 +35,8 @@ def describe(array: NDArray[Any]) -> Statistics:
         zeros=int((values == 0).sum()), nan=int(np.isnan(values).sum()), infinite=int(np.isinf(values).sum())
     )
     if good.size:
-        found.update(
-            min=float(good.min()), max=float(good.max()), mean=float(good.mean()), std=float(good.std())
-        )
+        found["min"], found["max"] = float(good.min()), float(good.max())
+        found["mean"], found["std"] = float(good.mean()), float(good.std())
     if values.ndim >= 2 and finite.all():
         rows = values.reshape(-1, values.shape[-1])
         norms = np.sqrt((rows * rows).sum(axis=1))
