@@ -58,16 +58,21 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of each tensor go in a file: after `prefix`, at `offsets`, in the order of `specs`."""
+    """A file known in advance: the elements of each tensor lie at `offsets`, all else is `fixed` (offset, bytes).
 
-    prefix: bytes
+    `specs` are in the order of their offsets, and the fixed parts fill what the elements leave free.
+    """
+
+    fixed: tuple[tuple[int, bytes], ...]
     offsets: Mapping[str, int]
     specs: tuple[TensorSpec, ...]
 
     @property
     def end(self) -> int:
-        """The size of the file, as far as the elements reach."""
-        return max([len(self.prefix), *(self.offsets[spec.name] + spec.nbytes for spec in self.specs)])
+        """The size of the file."""
+        parts = [(offset, len(data)) for offset, data in self.fixed]
+        parts += [(self.offsets[spec.name], spec.nbytes) for spec in self.specs]
+        return max(offset + nbytes for offset, nbytes in parts)
 
 
 class Reader(Protocol):

@@ -25,18 +25,78 @@ MAGIC = b"\x89HDF\r\n\x1a\n"
 # exponent bits, mantissa bits, exponent bias
 _FLOAT_FORMS = {"bfloat16": (8, 7, 127), "float8_e5m2": (5, 2, 15)}
 _MAX_OBJECTS = 1_000_000
+_PAGE = 4096
 
 
-def create(fd: int, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
-    """Make the open file an HDF5 file with all datasets allocated and none written; where their elements go."""
-    with (
-        open(os.dup(fd), "r+b", buffering=0) as raw,
-        h5py.File(raw, "w", libver=("earliest", "v110")) as file,
-    ):
+def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
+    """Where HDF5 puts the elements of each dataset, and all the bytes that it writes around them.
+
+    The library writes into memory; since every dataset is allocated and none is filled, that is little.
+    """
+    memory = _Sparse()
+    with h5py.File(memory, "w", libver=("earliest", "v110")) as file:
         for key, text in sorted(metadata.items()):
             file.attrs[key] = text
         offsets = {spec.name: _allocate(file, spec) for spec in specs}
-    return Layout(b"", offsets, tuple(specs))
+    ordered = tuple(sorted(specs, key=lambda spec: offsets[spec.name]))
+    fixed, end = [], 0
+    for spec in ordered:
+        if spec.size:
+            fixed.append((end, memory.between(end, offsets[spec.name])))
+            end = offsets[spec.name] + spec.nbytes
+    fixed.append((end, memory.between(end, memory.size)))
+    return Layout(tuple(fixed), offsets, ordered)
+
+
+class _Sparse:
+    """A file in memory that holds only the pages that were written."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._at = 0
+        self._pages: dict[int, bytearray] = {}
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self.size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view):
+            page, begin = divmod(self._at, _PAGE)
+            count = min(_PAGE - begin, len(view) - done)
+            self._pages.setdefault(page, bytearray(_PAGE))[begin : begin + count] = view[done : done + count]
+            done += count
+            self._at += count
+        self.size = max(self.size, self._at)
+        return done
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        view[:] = self.between(self._at, self._at + len(view))
+        self._at += len(view)
+        return len(view)
+
+    def read(self, count: int) -> bytes:
+        self._at += count
+        return self.between(self._at - count, self._at)
+
+    def between(self, begin: int, end: int) -> bytes:
+        """The bytes of that range, zero where nothing was written."""
+        first, last = begin // _PAGE, -(-end // _PAGE)
+        pages = b"".join(self._pages.get(page, bytes(_PAGE)) for page in range(first, last))
+        return pages[begin - first * _PAGE : end - first * _PAGE]
+
+    def truncate(self, size: int) -> int:
+        self.size = size
+        return size
+
+    def flush(self) -> None:
+        pass
 
 
 def _allocate(file: h5py.File, spec: TensorSpec) -> int:

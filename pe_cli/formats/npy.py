@@ -47,7 +47,7 @@ def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
             f".npy holds one array, and there are {len(specs)} ({names}); use .safetensors, .npz or .h5"
         )
     prefix = header(specs[0])
-    return Layout(prefix, {specs[0].name: len(prefix)}, tuple(specs))
+    return Layout(((0, prefix),), {specs[0].name: len(prefix)}, tuple(specs))
 
 
 class NpyHeader:

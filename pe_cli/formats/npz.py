@@ -70,33 +70,37 @@ class NpzSink:
 
     def __init__(self, specs: Sequence[TensorSpec], writer: Writer) -> None:
         self.specs = tuple(specs)
-        self.ledger = Ledger(specs, sequential=True)
+        self._ledger = Ledger(specs, sequential=True)
         self._forward = _Forward(writer)
         self._zip = zipfile.ZipFile(cast(IO[bytes], self._forward), "w", zipfile.ZIP_STORED)
+        self._writer = writer
         self._member: IO[bytes] | None = None
         self._opened = 0
-        self._advance()
 
     def write(self, name: str, start: int, rows: NDArray[Any]) -> None:
-        _, data = self.ledger.accept(name, start, rows)
+        self._advance()
+        _, data = self._ledger.accept(name, start, rows)
         if data and self._member is not None:
             self._member.write(data)
         self._advance()
 
     def finish(self) -> None:
         """Write the list of members, which is the end of the file."""
-        self.ledger.finish()
+        self._ledger.finish()
+        self._advance()
         self._zip.close()
+        self._writer.finish()
 
     def abandon(self) -> None:
         """Write no more, also not when the archive is collected."""
         self._forward.stop()
         self._close_member()
         self._zip.close()
+        self._writer.abandon()
 
     def _advance(self) -> None:
         """Close the member that is complete, and open the next, past those that have no elements."""
-        while self._opened < len(self.specs) and self._opened <= self.ledger.turn:
+        while self._opened < len(self.specs) and self._opened <= self._ledger.turn:
             self._close_member()
             spec = self.specs[self._opened]
             info = zipfile.ZipInfo(f"{spec.name}.npy", _DATE)
@@ -104,7 +108,7 @@ class NpzSink:
             self._member = self._zip.open(info, "w", force_zip64=len(head) + spec.nbytes >= _ZIP64_FROM)
             self._member.write(head)
             self._opened += 1
-        if self.ledger.turn >= len(self.specs):
+        if self._ledger.turn >= len(self.specs):
             self._close_member()
 
     def _close_member(self) -> None:

@@ -160,7 +160,9 @@ def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
     ordered = sorted(specs, key=lambda spec: -numpy_dtype(spec.dtype).itemsize)
     entries = entries_of(ordered)
     prefix = write_header(entries, {"format": "pt"} | dict(sorted(metadata.items())))
-    return Layout(prefix, {entry.name: len(prefix) + entry.begin for entry in entries}, tuple(ordered))
+    return Layout(
+        ((0, prefix),), {entry.name: len(prefix) + entry.begin for entry in entries}, tuple(ordered)
+    )
 
 
 class SafetensorsReader:

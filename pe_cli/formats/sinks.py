@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
@@ -16,7 +14,7 @@ from pe_cli.errors import PeError
 from pe_cli.formats import npy, safetensors
 from pe_cli.formats.atomic import Output, open_output
 from pe_cli.formats.base import Layout, Ledger, Sink, TensorSpec, default_format
-from pe_cli.formats.writer import BLOCK, Writer
+from pe_cli.formats.writer import Writer
 
 
 @contextmanager
@@ -40,97 +38,75 @@ def open_sink(
     twice = [name for name, count in Counter(spec.name for spec in specs).items() if count > 1]
     if twice:
         raise PeError(f"two tensors are called {twice[0]!r}; a file needs different names")
-    with open_output(path, force=force) as output, _SINKS[kind](output, specs, metadata) as sink:
+    layout = _layout_of(kind, specs, metadata)
+    with open_output(path, force=force) as output, _opened(output, specs, layout) as sink:
         yield sink
 
 
+def _layout_of(kind: str, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout | None:
+    """The whole file in advance, but for npz, whose checksums come with the elements."""
+    if kind == "npz":
+        return None
+    if kind == "h5":
+        from pe_cli.formats import hdf5
+
+        return hdf5.layout(specs, metadata)
+    return npy.layout(specs, metadata) if kind == "npy" else safetensors.layout(specs, metadata)
+
+
 @contextmanager
-def _writing(output: Output, total: int) -> Iterator[Writer]:
-    writer = Writer(output, total)
+def _opened(output: Output, specs: Sequence[TensorSpec], layout: Layout | None) -> Iterator[Sink]:
+    total = sum(spec.nbytes for spec in specs) if layout is None else layout.end
+    output.reserve(total)
+    sink = _open_npz(specs, Writer(output, total)) if layout is None else _FlatSink(output, layout)
     try:
-        yield writer
-        writer.finish()
+        yield sink
+        sink.finish()
     except BaseException:
-        writer.abandon()
+        sink.abandon()
         raise
 
 
-@contextmanager
-def _laid_out(output: Output, layout: Layout) -> Iterator[Sink]:
-    output.reserve(layout.end)
-    with _writing(output, layout.end) as writer:
-        sink = _FlatSink(layout, writer, sequential=not output.seekable)
-        writer.write(0, memoryview(layout.prefix))
-        yield sink
-        sink.ledger.finish()
+class _Closing(Sink, Protocol):
+    def finish(self) -> None: ...
+
+    def abandon(self) -> None: ...
 
 
-@contextmanager
-def _npy(output: Output, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Iterator[Sink]:
-    with _laid_out(output, npy.layout(specs, metadata)) as sink:
-        yield sink
-
-
-@contextmanager
-def _safetensors(output: Output, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Iterator[Sink]:
-    with _laid_out(output, safetensors.layout(specs, metadata)) as sink:
-        yield sink
-
-
-@contextmanager
-def _npz(output: Output, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Iterator[Sink]:
+def _open_npz(specs: Sequence[TensorSpec], writer: Writer) -> _Closing:
     from pe_cli.formats.npz import NpzSink
 
-    total = sum(spec.nbytes for spec in specs)
-    output.reserve(total)
-    with _writing(output, total) as writer:
-        sink = NpzSink(specs, writer)
-        try:
-            yield sink
-            sink.finish()
-        except BaseException:
-            sink.abandon()
-            raise
-
-
-@contextmanager
-def _h5(output: Output, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Iterator[Sink]:
-    from pe_cli.formats import hdf5
-
-    if output.seekable:
-        with _laid_out(output, hdf5.create(output.fd, specs, metadata)) as sink:
-            yield sink
-        return
-    # HDF5 cannot be written front to back: a pipe gets it from a temporary file.
-    with tempfile.TemporaryFile() as file:
-        inner = Output(file.fileno(), f"{output.label} (by way of {tempfile.gettempdir()})", True)
-        with _laid_out(inner, hdf5.create(inner.fd, specs, metadata)) as sink:
-            yield sink
-        _copy(file.fileno(), output)
-
-
-def _copy(fd: int, output: Output) -> None:
-    size = os.fstat(fd).st_size
-    with _writing(output, size) as writer:
-        for start in range(0, size, BLOCK):
-            writer.write(start, memoryview(os.pread(fd, BLOCK, start)))
-
-
-_Opener = Callable[[Output, Sequence[TensorSpec], Mapping[str, str]], AbstractContextManager[Sink]]
-_SINKS: Mapping[str, _Opener] = {"npy": _npy, "npz": _npz, "h5": _h5, "safetensors": _safetensors}
+    return NpzSink(specs, writer)
 
 
 class _FlatSink:
-    """Writes elements where the layout says."""
+    """Writes elements where the layout says, and the fixed parts before the elements that follow them."""
 
-    def __init__(self, layout: Layout, writer: Writer, *, sequential: bool) -> None:
+    def __init__(self, output: Output, layout: Layout) -> None:
         self.specs = layout.specs
-        self.sequential = sequential
-        self.ledger = Ledger(layout.specs, sequential=sequential)
+        self.sequential = not output.seekable
+        self._ledger = Ledger(layout.specs, sequential=self.sequential)
         self._offsets = layout.offsets
-        self._writer = writer
+        self._fixed = list(layout.fixed)
+        self._writer = Writer(output, layout.end)
 
     def write(self, name: str, start: int, rows: NDArray[Any]) -> None:
-        offset, data = self.ledger.accept(name, start, rows)
+        offset, data = self._ledger.accept(name, start, rows)
         if data:
+            self._write_fixed(self._offsets[name] + offset)
             self._writer.write(self._offsets[name] + offset, data)
+
+    def finish(self) -> None:
+        """Write the fixed parts that are left; an error if elements are missing."""
+        self._ledger.finish()
+        self._write_fixed(None)
+        self._writer.finish()
+
+    def abandon(self) -> None:
+        """Write no more."""
+        self._writer.abandon()
+
+    def _write_fixed(self, before: int | None) -> None:
+        while self._fixed and (before is None or self._fixed[0][0] < before):
+            offset, data = self._fixed.pop(0)
+            self._writer.write(offset, memoryview(data))
