@@ -1,0 +1,150 @@
+"""Sinusoidal and rotary tables: from angles to a name, a base, a scaling and positions, then regenerated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError
+from pe_cli.identify.laws import Law, digits_of, roundest, rope_laws, sinusoid_laws
+from pe_cli.identify.precision import Precision
+from pe_cli.identify.regenerate import Match, match_rotation, rope_frequencies
+from pe_cli.identify.rotation import Rotation, decode
+from pe_cli.kernels import geometric
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Solved:
+    """A hypothesis that reproduces every row. `shift` is None for a rule of RoPE."""
+
+    law: Law
+    width: int
+    shift: float | None
+    positions: Array
+    amplitude: float
+    match: Match
+    frequencies: Sequence[Any]
+    even: bool
+
+    @property
+    def start(self) -> float:
+        return float(self.positions[0]) if len(self.positions) else 0.0
+
+    @property
+    def stride(self) -> float:
+        return float(self.positions[1] - self.positions[0]) if len(self.positions) > 1 else 1.0
+
+    def place_facts(self) -> dict[str, Any]:
+        """Start and stride, or the first positions where they are not evenly spaced."""
+        if self.even:
+            return {"start": tidy(self.start), "stride": tidy(self.stride) if self.stride != 1 else None}
+        shown = [tidy(float(p)) for p in self.positions[:32]]
+        return {"start": shown[0], "positions": shown}
+
+
+def tidy(value: float) -> float:
+    """Without the last digits that came from computing it."""
+    return float(f"{value:.9g}")
+
+
+def usable_pairs(found: Rotation) -> int:
+    """How many of the first pairs turn measurably; slower ones say nothing."""
+    clear = np.abs(found.step) > 5 * found.error
+    clear &= ~np.isnan(found.step)
+    dead = np.flatnonzero(~clear)
+    return int(dead[0]) if len(dead) else len(found.step)
+
+
+def solve(
+    cos: Array, sin: Array, found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
+) -> Iterator[Solved]:
+    """Hypotheses that reproduce the rows, most likely first."""
+    clear = usable_pairs(found)
+    if clear < 1:
+        return
+    sign = float(np.sign(found.step[0]))
+    step, error = sign * found.step[:clear], found.error[:clear]
+    for law, shift, dim in _hypotheses(step, error, width, len(found.step), sinusoid=sinusoid, rope=rope):
+        try:
+            frequencies, own = _frequencies(law, shift, dim, len(found.step))
+        except PeError:
+            continue
+        amplitude = magnitude(found.amplitude, own, precision)
+        for positions in _positions(found, law.unit * sign, frequencies, len(cos), precision):
+            match = match_rotation(cos, sin, positions, frequencies, amplitude, precision)
+            if match.reproduced:
+                yield Solved(law, width, shift, positions, amplitude, match, frequencies, found.even)
+                break
+
+
+def _hypotheses(
+    step: Array, error: Array, width: int, pairs: int, *, sinusoid: bool, rope: bool
+) -> Iterator[tuple[Law, float | None, int]]:
+    if sinusoid:
+        for law, dim, shift in sinusoid_laws(step, error, width):
+            yield law, shift, dim
+    if rope:
+        for law in rope_laws(step, error, pairs):
+            yield law, None, 2 * pairs
+
+
+def _frequencies(law: Law, shift: float | None, dim: int, pairs: int) -> tuple[Sequence[Any], float]:
+    if shift is not None:
+        return geometric(law.base, dim, shift=shift, count=pairs), 1.0
+    return rope_frequencies(dim, law.base, law.scaling, **law.parameters)
+
+
+def magnitude(measured: float, own: float, precision: Precision) -> float:
+    """The magnitude that a scaling brings, where it is the one measured; else a round number near it."""
+    error = max(precision.unit * 0.25, 2e-7) * measured
+    for known in (own, 1.0):
+        if abs(measured - known) <= 4 * error:
+            return known
+    return roundest(measured, error)
+
+
+def _positions(
+    found: Rotation, unit: float, frequencies: Sequence[Any], rows: int, precision: Precision
+) -> Iterator[Array]:
+    """Positions of all rows: the first one decoded from its angles, rounded where whole numbers fit."""
+    angular = np.array([float(w) for w in frequencies])
+    live = (angular > 0) & ~np.isnan(found.first)
+    noise = np.maximum(found.first_error[live], 1e-7)[None]
+    place = found.place if not found.even else np.arange(rows, dtype=np.float64)
+    if len(place) != rows:
+        return
+    start, agree = decode(found.first[live][None], angular[live], noise)
+    if agree[0]:
+        first = float(start[0])
+        yield _rounded(first, unit) + place * unit
+        if abs(first - _rounded(first, unit)) > 1e-9:
+            yield first + place * unit
+
+
+def _rounded(first: float, unit: float) -> float:
+    """A whole number, or a multiple of the step, near the first position."""
+    if abs(first - round(first)) < 0.05:
+        return float(round(first))
+    multiple = round(first / unit) * unit
+    return multiple if abs(first - multiple) < 0.02 * abs(unit) else first
+
+
+def layout_reading(
+    solved: Solved, style: str | None, layout: str | None, hint: str | None
+) -> tuple[str, list[str]]:
+    """Whether a table that both families write is called sinusoidal or rope, and what else it may be."""
+    base, amplitude = solved.law.base, solved.amplitude
+    if style and not layout:
+        return "sinusoidal", []
+    if layout and not style:
+        return "rope", []
+    rope_like = solved.shift is None or (base != 10000 and digits_of(base) <= 4) or hint == "rope"
+    if hint == "sinusoidal" or (hint is None and not rope_like) or (base == 10000 and amplitude == 1 and hint is None):
+        return "sinusoidal", [f"rope layout {layout}"]
+    return "rope", [f"sinusoidal style {style}"] if solved.law.scaling == "none" else []

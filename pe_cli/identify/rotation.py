@@ -1,0 +1,328 @@
+"""From cosines and sines to angles: the amplitude, the step of each pair from row to row, the first angle.
+
+A table of a fixed encoding is z[r, i] = A exp(i p[r] w[i]). Nothing is assumed of w but that neighbours are
+ordered by size; positions are found from the rows: evenly spaced, or, where they are not, decoded row by
+row from the slow pairs to the fast ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.identify.precision import FLOAT32_STEP, Precision
+
+Array = NDArray[np.float64]
+ROWS = 4096
+TURN = 2 * np.pi
+
+
+@dataclass
+class Rotation:
+    """What the rows say, in units of the first step: angle[r, i] = first[i] + place[r] * step[i]."""
+
+    amplitude: float
+    step: Array  # (m,) radians from the first row to the second, may exceed half a turn
+    error: Array  # (m,) its standard error
+    first: Array  # (m,) angle of the first row, in (-pi, pi]
+    first_error: Array
+    place: Array  # (n,) 0, 1, 2, ... where rows are evenly spaced
+    even: bool
+
+
+def frequency_slack(angular: Array) -> Array:
+    """Relative error of a frequency computed in float32, also by exp(-i/m ln base)."""
+    size = np.abs(angular)
+    logarithm = np.abs(np.log(np.clip(size, 1e-12, 1e12)))
+    return FLOAT32_STEP * (2.0 + 1.5 * logarithm)
+
+
+def constant_amplitude(cos: Array, sin: Array, precision: Precision) -> float | None:
+    """A where c² + s² = A² in every pair that has both, within the stored precision."""
+    both = ~np.isnan(cos).any(axis=0) & ~np.isnan(sin).any(axis=0)
+    if not both.any():
+        return None
+    c, s = cos[:, both], sin[:, both]
+    square = c * c + s * s
+    mean = float(np.median(square))
+    if not mean > 0 or not np.isfinite(mean):
+        return None
+    amplitude = mean**0.5
+    slack = 2 * (np.abs(c) * precision.half_ulp(c) + np.abs(s) * precision.half_ulp(s))
+    slack = 3 * slack + 1e-6 * mean * (precision.unit < 1e-4) + 1e-15 * mean
+    if (np.abs(square - mean) > slack + 4 * amplitude * precision.tiny).any():
+        return None
+    return _roundest_amplitude(float(np.sqrt(np.mean(square))))
+
+
+def _roundest_amplitude(value: float) -> float:
+    return 1.0 if abs(value - 1) < 2e-4 else value
+
+
+def phase_error(c: Array, s: Array, amplitude: float, precision: Precision) -> Array:
+    """Standard error of an angle from the rounding of its cosine and sine."""
+    across = np.hypot(s * precision.half_ulp(c), c * precision.half_ulp(s)) / amplitude**2
+    return 0.6 * across + 1e-14
+
+
+def rotation(cos: Array, sin: Array, precision: Precision) -> Rotation | None:
+    """The angles of a table [n, m] of cosines and sines, or None where it is no rotation by position.
+
+    Columns that are absent (NaN) are left out: their step is NaN. At least two rows are needed.
+    """
+    if len(cos) < 2:
+        return None
+    amplitude = constant_amplitude(cos, sin, precision)
+    if amplitude is None:
+        return None
+    cos, sin = cos[:ROWS], sin[:ROWS]
+    whole = ~np.isnan(cos).any(axis=0) & ~np.isnan(sin).any(axis=0)
+    c, s = cos[:, whole], sin[:, whole]
+    found = _even(c, s, amplitude, precision) or _uneven(c, s, amplitude, precision)
+    if found is None:
+        return None
+    return _spread(found, whole)
+
+
+def _spread(found: Rotation, whole: NDArray[np.bool_]) -> Rotation:
+    def wide(values: Array) -> Array:
+        out = np.full(len(whole), np.nan)
+        out[whole] = values
+        return out
+
+    return Rotation(
+        found.amplitude,
+        wide(found.step),
+        wide(found.error),
+        wide(found.first),
+        wide(found.first_error),
+        found.place,
+        found.even,
+    )
+
+
+def _even(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotation | None:
+    """Rows evenly spaced: one step per pair, refined over lags of 1, 2, 4, ... rows."""
+    z = (c + 1j * s) / amplitude
+    n = len(z)
+    step = np.angle(np.einsum("ri,ri->i", z[1:], z[:-1].conj()))
+    lag = 2
+    while lag < n:
+        turned = np.einsum("ri,ri->i", z[lag:], z[:-lag].conj()) * np.exp(-1j * lag * step)
+        correction = np.angle(turned)
+        if (np.abs(correction) > 1.2).any():
+            return None
+        step = step + correction / lag
+        lag *= 2
+    place = np.arange(n, dtype=np.float64)
+    noise = phase_error(c, s, amplitude, precision)
+    first, step, first_error, error = _line(z, place, np.angle(z[0]), step, noise)
+    rest = np.angle(z * np.exp(-1j * (first + np.outer(place, step))))
+    travelled = np.abs(first) + np.outer(place, np.abs(step))
+    slack = 6 * noise + 4 * frequency_slack(step) * travelled + 8 * FLOAT32_STEP
+    # a start far from 0 brings float32 angle errors that the rows alone do not show
+    slack = slack + 2 * FLOAT32_STEP * n + 1e-3 * (np.abs(step) > 0.05)
+    if (np.abs(rest) > np.minimum(slack, 1.0)).any():
+        return None
+    return Rotation(amplitude, unwrap_by_order(step), error, first, first_error, place, True)
+
+
+def _line(
+    z: NDArray[np.complex128], place: Array, first: Array, step: Array, noise: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Weighted least squares of angle = first + place * step, for every pair at once."""
+    for _ in range(2):
+        rest = np.angle(z * np.exp(-1j * (first + np.outer(place, step))))
+        spread = noise**2 + (FLOAT32_STEP * np.outer(place, np.abs(step))) ** 2 + 1e-24
+        weight = 1 / spread
+        w0, w1, w2 = weight.sum(0), place @ weight, (place**2) @ weight
+        e0, e1 = (weight * rest).sum(0), place @ (weight * rest)
+        determinant = np.maximum(w0 * w2 - w1**2, 1e-300)
+        slope = (w0 * e1 - w1 * e0) / determinant
+        step = step + slope
+        first = first + (w2 * e0 - w1 * e1) / determinant
+    error = np.sqrt(w0 / determinant)
+    return np.angle(np.exp(1j * first)), step, np.sqrt(w2 / determinant), error
+
+
+def unwrap_by_order(step: Array) -> Array:
+    """Steps known only up to whole turns, put back in order: from the slowest pair up, each next one is
+    where the ratio of the last few leads."""
+    size = np.abs(step)
+    same_sign = (step > -1e-12).all() or (step < 1e-12).all()
+    if same_sign and (np.diff(size) <= 1e-3 * size[:-1] + 1e-9).all():
+        return step
+    out = step.copy()
+    m = len(step)
+    live = np.flatnonzero(size > 1e-9)
+    if len(live) < 3:
+        return step
+    sign = np.sign(np.median(step[live[-max(3, len(live) // 4) :]]))
+    logs = np.full(m, np.nan)
+    for i in live[::-1]:
+        known = np.flatnonzero(~np.isnan(logs))[:6]
+        if len(known) >= 2:
+            slope, level = np.polyfit(known - i, logs[known], 1)
+            out[i] = step[i] + TURN * np.round((sign * np.exp(level) - step[i]) / TURN)
+        if out[i] * sign <= 0:
+            return step
+        logs[i] = np.log(out[i] * sign)
+    return out
+
+
+def decode(angles: Array, step: Array, noise: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """The place t [n] at which angles [n, m] = t * step, modulo turns, and whether all pairs agree.
+
+    A vernier: from the slowest pair, taken to be within half a turn, to the fastest. Rows that do not agree
+    are tried again with the slowest pair turned more than once.
+    """
+    order = np.argsort(np.abs(step))
+    order = order[np.abs(step[order]) > 1e-12]
+    if not len(order):
+        return np.zeros(len(angles)), np.zeros(len(angles), dtype=bool)
+    angles, noise, step = angles[:, order], noise[:, order] + 1e-12, step[order]
+    place, rest = _vernier(angles, step, noise, np.zeros(len(angles)))
+    far = np.flatnonzero(rest >= AGREE)
+    if len(far) <= MOST_FAR:
+        for row in far:
+            place[row], rest[row] = _far(angles[row], step, noise[row])
+    return place, rest < AGREE
+
+
+AGREE = 0.3  # radians
+MOST_FAR = 512
+FAR_TURNS = np.array(sorted(range(-2048, 2049), key=abs), dtype=np.float64)
+
+
+def _vernier(angles: Array, step: Array, noise: Array, turns: Array) -> tuple[Array, Array]:
+    place = (angles[:, 0] + TURN * turns) / step[0]
+    weight = (step[0] / noise[:, 0]) ** 2
+    for i in range(1, len(step)):
+        missing = np.angle(np.exp(1j * (angles[:, i] - place * step[i])))
+        gain = (step[i] / noise[:, i]) ** 2
+        weight = weight + gain
+        place = place + missing / step[i] * gain / weight
+    rest = np.abs(np.angle(np.exp(1j * (angles - place[:, None] * step)))).max(axis=1)
+    return place, rest
+
+
+def _far(angles: Array, step: Array, noise: Array) -> tuple[float, float]:
+    """The nearest place where all pairs agree, or else the best one."""
+    many = (len(FAR_TURNS), len(step))
+    place, rest = _vernier(np.broadcast_to(angles, many), step, np.broadcast_to(noise, many), FAR_TURNS)
+    near = np.flatnonzero(rest < max(2 * float(rest.min()), 1e-4))
+    best = near[0]
+    return float(place[best]), float(rest[best])
+
+
+def _uneven(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotation | None:
+    """Rows at any positions: the first two give the steps, each further row is decoded with them and
+    then makes them more exact."""
+    z = (c + 1j * s) / amplitude
+    noise = phase_error(c, s, amplitude, precision)
+    moved = np.flatnonzero(np.abs(z - z[0]).max(axis=1) > 1e-3)
+    if not len(moved):
+        return None
+    turned = z * z[0].conj()
+    second = moved[0]
+    step = unwrap_by_order(np.angle(turned[second]))
+    error = np.hypot(noise[0], noise[second])
+    place = np.zeros(len(z))
+    place[second] = 1.0
+    known = [second]
+    angles = np.angle(turned)
+    todo = moved[1:]
+    while len(todo):
+        rows, todo = todo[: len(known)], todo[len(known) :]
+        doubt = np.abs(error) * max(1.0, float(np.abs(place).max())) + noise[rows]
+        found, agree = decode(angles[rows], step, doubt)
+        if not agree.all():
+            return None
+        whole = np.round(found)
+        place[rows] = np.where(np.abs(found - whole) < 0.02, whole, found)
+        known.extend(rows)
+        step, error = _refined(angles, place, step, noise, np.array(known))
+    rest = np.angle(turned * np.exp(-1j * np.outer(place, step)))
+    slack = 8 * noise + 8 * frequency_slack(step) * np.outer(np.abs(place), np.abs(step)) + 1e-4
+    if (np.abs(rest) > np.minimum(slack + 0.02, 0.5)).any():
+        return None
+    return Rotation(amplitude, step, error, np.angle(z[0]), noise[0], place, False)
+
+
+def _refined(
+    angles: Array, place: Array, step: Array, noise: Array, known: NDArray[np.intp]
+) -> tuple[Array, Array]:
+    p = place[known][:, None]
+    rest = np.angle(np.exp(1j * (angles[known] - p * step)))
+    weight = 1 / (noise[known] ** 2 + noise[0] ** 2 + (FLOAT32_STEP * np.abs(p * step)) ** 2 + 1e-24)
+    precision = (weight * p**2).sum(0)
+    return step + (weight * p * rest).sum(0) / precision, 1 / np.sqrt(precision)
+
+
+def even_wave(wave: Array, precision: Precision) -> Rotation | None:
+    """Steps and first angles from cosines alone or sines alone [n, m], evenly spaced, of amplitude 1 or A.
+
+    x[r+1] + x[r-1] = 2 cos(step) x[r] gives the step; the first angle is that of the best sum of cosine and
+    sine, in the convention of the cosine.
+    """
+    wave = wave[:ROWS]
+    n, m = wave.shape
+    if n < 4:
+        return None
+    centre, sides = wave[1:-1], wave[2:] + wave[:-2]
+    power = np.einsum("ri,ri->i", centre, centre)
+    ratio = np.einsum("ri,ri->i", centre, sides) / np.maximum(power, 1e-300)
+    step = np.arccos(np.clip(ratio / 2, -1, 1))
+    place = np.arange(n, dtype=np.float64)
+    even, odd = np.zeros(m), np.zeros(m)
+    length = min(n, 8)
+    while True:
+        for _ in range(4):
+            step, even, odd, error = _wave_fit(wave[:length], place[:length], step)
+        if length == n:
+            break
+        length = min(n, 2 * length)
+    model = even * np.cos(np.outer(place, step)) + odd * np.sin(np.outer(place, step))
+    slack = 8 * precision.unit + 8 * FLOAT32_STEP * (1 + np.outer(place, step))
+    if (np.abs(model - wave) > slack * np.maximum(1.0, np.abs(wave).max())).any():
+        return None
+    size = np.hypot(even, odd)
+    clear = step * n > 2
+    if clear.sum() < 2:
+        return None
+    amplitude = _roundest_amplitude(float(np.median(size[clear])))
+    if (np.abs(size[clear] - amplitude) > 0.05 * amplitude).any():
+        return None
+    # x = A cos(first + r step): even = A cos(first), odd = -A sin(first)
+    first = np.arctan2(-odd, even)
+    scale = max(precision.unit, 1e-9)
+    error = np.maximum(error * scale, 1e-12)
+    return Rotation(amplitude, step, error, first, np.full(m, 4 * scale), place, True)
+
+
+def _wave_fit(wave: Array, place: Array, step: Array) -> tuple[Array, Array, Array, Array]:
+    """One Gauss-Newton step of x = even cos(r step) + odd sin(r step), all pairs at once."""
+    angle = np.outer(place, step)
+    c, s = np.cos(angle), np.sin(angle)
+    basis = np.stack([c, s], axis=-1)  # (n, m, 2)
+    normal = np.einsum("rik,ril->ikl", basis, basis) + 1e-12 * np.eye(2)
+    level = np.linalg.solve(normal, np.einsum("rik,ri->ik", basis, wave)[..., None])[..., 0]
+    even, odd = level[:, 0], level[:, 1]
+    slope = place[:, None] * (odd * c - even * s)
+    jacobian = np.stack([c, s, slope], axis=-1)
+    rest = wave - even * c - odd * s
+    normal = np.einsum("rik,ril->ikl", jacobian, jacobian)
+    normal = normal + 1e-10 * np.einsum("ikk->i", normal)[:, None, None] * np.eye(3)
+    inverse = np.linalg.inv(normal)
+    change = np.einsum("ikl,il->ik", inverse, np.einsum("rik,ri->ik", jacobian, rest))
+    limit = 1.0 / max(len(place), 1)
+    step = np.abs(step + np.clip(change[:, 2], -limit, limit))
+    return step, even, odd, np.sqrt(np.maximum(inverse[:, 2, 2], 0))
+
+
+def angles_of(cos: NDArray[Any], sin: NDArray[Any]) -> Array:
+    """The angle of each pair, in (-pi, pi]."""
+    return np.arctan2(sin.astype(np.float64), cos.astype(np.float64))

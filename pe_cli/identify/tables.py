@@ -1,0 +1,239 @@
+"""A table of numbers by position: which fixed encoding it is, if any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.identify.arrangements import arrangements, pick, repeated
+from pe_cli.identify.axes import identify_axes
+from pe_cli.identify.fixed import Solved, layout_reading, solve, tidy
+from pe_cli.identify.precision import Precision, stored_precision
+from pe_cli.identify.result import Identified
+from pe_cli.identify.rotation import Rotation, constant_amplitude, even_wave, rotation
+
+Array = NDArray[np.float64]
+
+# Arrangement of columns, frequency shift: style of `pe gen sinusoidal`
+STYLES = {
+    ("sin,cos alternating", 0.0): "paper",
+    ("sin|cos", 0.0): "paper-cat",
+    ("sin|cos", 1.0): "t2t",
+    ("cos|sin", 1.0): "t2t-cossin",
+    ("cos|sin", 0.0): "diffusion",
+    ("sin|cos|0", 1.0): "t2t",
+    ("cos|sin|0", 1.0): "t2t-cossin",
+    ("sin|cos|0", 0.0): "paper-cat",
+    ("cos|sin|0", 0.0): "diffusion",
+}
+LAYOUTS = {"cos,sin alternating": "interleaved", "cos|sin": "cos-sin", "sin|cos": "sin-cos"}
+SINUSOIDAL_ONLY = ("sin,cos alternating", "sin|cos|0", "cos|sin|0")
+MOST_ROWS = 1 << 16
+
+
+def identify_table(table: NDArray[Any], hint: str | None) -> Identified | None:
+    """A table [n, d] that holds cosines and sines in its columns, or cosines or sines alone."""
+    if table.dtype.kind == "c":
+        return identify_pair(table.real, table.imag, "complex", hint)
+    rows = Rows.of(table)
+    if rows is None:
+        return None
+    precision = stored_precision(table)
+    way, once = repeated(rows.body)
+    if way != "split":
+        return _alone(once, way, rows, precision)
+    for arrangement in arrangements(table.shape[1]):
+        if arrangement.name.endswith("|0") and np.any(rows.body[:, -1]):
+            continue
+        cos, sin = pick(rows.body, arrangement.cos), pick(rows.body, arrangement.sin)
+        if constant_amplitude(cos, sin, precision) is None:
+            continue
+        found = rotation(cos, sin, precision)
+        if found is not None:
+            named = _named(arrangement.name, cos, sin, found, precision, table.shape[1], rows, hint)
+            if named is not None:
+                return named
+    return identify_axes(rows.body, precision, rows.before) or _alone(rows.body, "split", rows, precision)
+
+
+@dataclass
+class Rows:
+    """The rows of a table without zero rows: `body` is the longest run, `before` how many rows lie before it."""
+
+    body: NDArray[Any]
+    before: int
+    zero: list[int]
+    others: NDArray[np.intp]
+    table: NDArray[Any]
+
+    @classmethod
+    def of(cls, table: NDArray[Any]) -> Rows | None:
+        empty = ~np.any(table, axis=1)
+        if empty.mean() > 0.5 or len(table) - empty.sum() < 2:
+            return None
+        edges = np.flatnonzero(np.diff(np.concatenate([[True], empty, [True]]).astype(np.int8)))
+        runs = edges.reshape(-1, 2)
+        start, stop = runs[np.argmax(runs[:, 1] - runs[:, 0])]
+        rest = np.flatnonzero(~empty)
+        others = rest[(rest < start) | (rest >= stop)]
+        return cls(table[start:stop], int(start), [int(r) for r in np.flatnonzero(empty)], others, table)
+
+    def facts(self, solved: Solved) -> dict[str, Any] | None:
+        """What the rows before the body are; None where a row outside it does not belong to the table."""
+        if not self.zero:
+            return solved.place_facts()
+        if not solved.even:
+            return None
+        expected_first = solved.start - self.before * solved.stride
+        facts = solved.place_facts()
+        if len(self.zero) == 1 and abs(expected_first) < 1e-6 and solved.stride == 1:
+            return facts | {"start": 0, "padding_idx": self.zero[0]}
+        if len(self.others):
+            return None
+        if self.zero == list(range(self.before)):
+            return facts | {"prefix_rows": self.before}
+        return facts | {"zero_rows": self.zero}
+
+
+def _named(
+    arrangement: str,
+    cos: Array,
+    sin: Array,
+    found: Rotation,
+    precision: Precision,
+    width: int,
+    rows: Rows,
+    hint: str | None,
+) -> Identified | None:
+    layout = LAYOUTS.get(arrangement)
+    sinusoid = arrangement != "cos,sin alternating"
+    rope = arrangement not in SINUSOIDAL_ONLY
+    if arrangement.endswith("|0"):
+        width -= 1
+    candidates = list(solve(cos, sin, found, precision, width, sinusoid=sinusoid, rope=rope))
+    if not candidates:
+        return _unruled(layout or "interleaved", found, precision) if rope else None
+    solved = candidates[0]
+    style = STYLES.get((arrangement, solved.shift), "paper") if solved.shift is not None else None
+    shared = layout if rope and not solved.shift else None
+    encoding, ambiguous = layout_reading(solved, style, shared, hint)
+    place = rows.facts(solved)
+    if place is None:
+        return None
+    if encoding == "rope":
+        return rope_facts(solved, shared or "interleaved", candidates, precision, place, ambiguous)
+    if style == "t2t" and "padding_idx" in place:
+        style = "fairseq"
+    facts: dict[str, Any] = {"style": style, "layout": shared if ambiguous else None, "dim": width}
+    facts |= {"base": solved.law.base, "shift": solved.shift}
+    if solved.amplitude != 1:
+        facts["amplitude"] = tidy(solved.amplitude)
+    facts |= place
+    if arrangement == "sin,cos alternating" and solved.shift:
+        ambiguous.append("no named style alternates columns with a frequency shift of 1")
+    return _finished("sinusoidal", facts, solved, precision, [*ambiguous, *solved.law.ambiguous])
+
+
+def _finished(
+    encoding: str, facts: dict[str, Any], solved: Solved, precision: Precision, ambiguous: list[str]
+) -> Identified:
+    facts["computed"] = "float32" if solved.match.float32_angles else "exact"
+    facts["max_abs"] = tidy(solved.match.max_abs)
+    return Identified(encoding, facts, solved.match.ulps, precision.name, ambiguous)
+
+
+def rope_facts(
+    solved: Solved,
+    layout: str,
+    candidates: list[Solved],
+    precision: Precision,
+    place: dict[str, Any],
+    ambiguous: list[str],
+) -> Identified:
+    """The answer for a rotary table."""
+    law = solved.law
+    facts: dict[str, Any] = {"layout": layout, "dim": 2 * len(solved.frequencies), "base": law.base}
+    facts |= {"scaling": law.scaling} | law.parameters
+    if solved.amplitude != 1 or law.scaling in ("yarn", "longrope"):
+        facts["attention_factor"] = tidy(solved.amplitude)
+    facts |= place
+    also = [*ambiguous, *law.ambiguous]
+    if law.scaling == "none" and law.base != 10000:
+        also.append(f"a base of {law.base:.10g}, or NTK scaling of a smaller base")
+    for other in candidates[1:]:
+        if other.law.scaling != law.scaling:
+            also.append(f"scaling {other.law.scaling}")
+    return _finished("rope", facts, solved, precision, list(dict.fromkeys(also)))
+
+
+def _unruled(layout: str, found: Rotation, precision: Precision) -> Identified | None:
+    """A rotation by evenly spaced positions whose frequencies follow no rule that is known: searched factors."""
+    step = found.step[~np.isnan(found.step)]
+    if len(step) < 4 or (step <= 0).any() or step[0] > 1.2 or (step[2:] > step[:-2]).any():
+        return None
+    pairs = len(found.step)
+    divisors = 10000.0 ** (-np.arange(len(step)) / pairs) / step
+    facts = {"layout": layout, "dim": 2 * pairs, "scaling": "longrope", "base": 10000.0}
+    facts |= {"factors": [tidy(float(f)) for f in divisors], "attention_factor": tidy(found.amplitude)}
+    ambiguous = ["base 10000 is assumed: only base and factors together are known"]
+    return Identified("rope", facts, None, precision.name, ambiguous)
+
+
+def identify_pair(cos: NDArray[Any], sin: NDArray[Any], layout: str | None, hint: str | None) -> Identified | None:
+    """Cosines and sines in two tables [n, m] of one shape; `layout` where it is known to be complex."""
+    precision = stored_precision(np.concatenate([cos.reshape(-1)[: 1 << 15], sin.reshape(-1)[: 1 << 15]]))
+    if layout is None:
+        layout, cos = repeated(cos)
+        way, sin = repeated(sin)
+        if sin.shape != cos.shape:
+            return None
+    cos, sin = cos.astype(np.float64), sin.astype(np.float64)
+    found = rotation(cos, sin, precision)
+    if found is None:
+        return identify_axes(np.concatenate([cos, sin], axis=1), precision, 0, layout)
+    candidates = list(solve(cos, sin, found, precision, 2 * cos.shape[1], sinusoid=False, rope=True))
+    if not candidates:
+        return _unruled(layout, found, precision)
+    return rope_facts(candidates[0], layout, candidates, precision, candidates[0].place_facts(), [])
+
+
+def _alone(wave: NDArray[Any], way: str, rows: Rows, precision: Precision) -> Identified | None:
+    """Cosines alone or sines alone."""
+    if rows.zero and rows.zero != [0]:
+        return None
+    values = rows.table[:, : wave.shape[1]] if way == "half" else rows.table[:, ::2] if way == "adjacent" else rows.table
+    values = values.astype(np.float64)
+    if values.shape[1] < 2:
+        return None
+    found = even_wave(values, precision)
+    if found is None:
+        return None
+    for part, solved in _wave_readings(values, found, precision):
+        facts_of = rope_facts(solved, way, [solved], precision, solved.place_facts(), [])
+        facts_of.facts["part"] = part
+        return facts_of
+    return None
+
+
+def _wave_readings(values: Array, found: Rotation, precision: Precision) -> Iterator[tuple[str, Solved]]:
+    absent = np.full_like(values, np.nan)
+    readings = [("cos", values, absent, found.first), ("sin", absent, values, found.first + np.pi / 2)]
+    if not np.any(values[0]):
+        readings.reverse()
+    for part, cos, sin, first in readings:
+        sure = found.step * len(values) > 0.5
+        turned = Rotation(
+            found.amplitude,
+            found.step,
+            found.error,
+            np.where(sure, np.angle(np.exp(1j * first)), np.nan),
+            found.first_error,
+            found.place,
+            True,
+        )
+        for solved in solve(cos, sin, turned, precision, 2 * values.shape[1], sinusoid=False, rope=True):
+            yield part, solved
