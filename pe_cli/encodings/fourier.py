@@ -56,10 +56,12 @@ def fourier(
     from -1 to 1, and --grid HxW the cells of a grid, each axis from -1 to 1. They are the input of a network,
     and defined for every coordinate. K is --num-bands, a the number of axes.
 
-    nerf: the coordinates, then sin(2^0 x), cos(2^0 x), sin(2^1 x), ... of all axes: (n, a + 2 a K).
-    perceiver: the coordinates, then sin(pi f x) for all axes and f from 1 to half the resolution, then the
-    cosines: (n, a + 2 a K).
-    gaussian: cos(2 pi B x), then sin(2 pi B x), with B (a, K) random: (n, 2 K). B is the tensor `matrix`.
+    Style nerf: the coordinates, then sin(2^0 x), cos(2^0 x), sin(2^1 x), ... of all axes: (n, a + 2 a K).
+
+    Style perceiver: the coordinates, then sin(pi f x) for all axes and f from 1 to half the resolution, then
+    the cosines: (n, a + 2 a K).
+
+    Style gaussian: cos(2 pi B x), then sin(2 pi B x), with B (a, K) random: (n, 2 K). B is the tensor `matrix`.
 
     Parameters
     ----------
@@ -122,11 +124,8 @@ def fourier(
 def _coordinates(positions: NDArray[Any], grid: tuple[int, ...] | None) -> NDArray[np.float64]:
     """(n, axes) coordinates."""
     if grid is None:
-        return (
-            np.asarray(positions, np.float64).reshape(len(positions), -1)
-            if positions.ndim > 1
-            else (np.asarray(positions, np.float64)[:, None])
-        )
+        coordinates = np.asarray(positions, np.float64)
+        return coordinates if coordinates.ndim == 2 else coordinates[:, None]
     if positions.dtype.kind not in "iu" or positions.ndim != 1:
         raise PeError("rows of a grid are numbered by integers")
     count = math.prod(grid)
@@ -143,7 +142,7 @@ def _nerf(x: NDArray[np.float64], bands: int, pi: bool, log_sampling: bool) -> N
     for axis in range(axes):
         z = rotations(x[:, axis], _nerf_bands(bands, pi, log_sampling), relative=True)
         features[:, :, 0, axis], features[:, :, 1, axis] = z.imag, z.real
-    return features.reshape(n, -1)
+    return features.reshape(n, 2 * axes * bands)
 
 
 def _perceiver(x: NDArray[np.float64], bands: int, resolution: tuple[int, ...] | None) -> NDArray[np.float64]:
@@ -156,7 +155,7 @@ def _perceiver(x: NDArray[np.float64], bands: int, resolution: tuple[int, ...] |
     for axis, cells in enumerate(resolution):
         z = rotations(x[:, axis], _even_bands(bands, Decimal(cells) / 2, pi=True), relative=True)
         features[:, 0, axis], features[:, 1, axis] = z.imag, z.real
-    return features.reshape(n, -1)
+    return features.reshape(n, 2 * axes * bands)
 
 
 def _gaussian(x: NDArray[np.float64], matrix: NDArray[np.float64], sin_first: bool) -> NDArray[np.float64]:
