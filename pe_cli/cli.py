@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from pe_cli import __version__
 from pe_cli.catalogue import CATALOGUE, FAMILIES
@@ -65,13 +65,33 @@ class LazyGroup(TyperGroup):
                 )
 
 
+class SectionedCommand(TyperCommand):
+    """A command whose help lists its options under the headings they were declared with."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                positional = parameter.param_type_name == "argument"
+                heading = getattr(parameter, "rich_help_panel", None) or (
+                    "Arguments" if positional else "Options"
+                )
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
 def _typer_command(name: str, function: Any) -> Any:
     if isinstance(function, type) and issubclass(function, TyperGroup):
         return function(name=name, rich_markup_mode=None, help=function.__doc__)
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    app.command(name, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})(
-        function
-    )
+    app.command(
+        name,
+        cls=SectionedCommand,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )(function)
     return typer.main.get_command(app)
 
 

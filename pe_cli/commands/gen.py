@@ -40,7 +40,8 @@ def gen_function(name: str) -> Callable[..., None]:
     ordered = [*required, *(p for p in declared if p.default is not inspect.Parameter.empty)]
     run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in ordered}
-    run.__doc__ = docstring.read(encoding.function).text
+    example = catalogue.CATALOGUE[name].example(name)
+    run.__doc__ = f"{docstring.read(encoding.function).text}\n\n\b\nExample:\n  {example}"
     return run
 
 

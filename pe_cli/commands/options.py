@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from copy import copy
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -121,11 +122,31 @@ class DistanceChoice(PairChoice):
 
 
 def declarations(group: type) -> list[inspect.Parameter]:
-    """The Typer parameters of a group of options."""
+    """The Typer parameters of a group of options, under the group's heading."""
     signature = inspect.signature(group, eval_str=True)
-    return [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in signature.parameters.values()
-    ]
+    return [_under(HEADINGS[group], parameter) for parameter in signature.parameters.values()]
+
+
+def _under(heading: str, parameter: inspect.Parameter) -> inspect.Parameter:
+    annotation, option = get_args(parameter.annotation)
+    option = replace_heading(option, heading)
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[annotation, option])
+
+
+def replace_heading(option: Any, heading: str) -> Any:
+    """The same Typer option under another heading of the help."""
+    moved = copy(option)
+    moved.rich_help_panel = heading
+    return moved
+
+
+HEADINGS = {
+    Output: "Output",
+    Naming: "Output",
+    RowChoice: "Rows",
+    PairChoice: "Pairs",
+    DistanceChoice: "Pairs",
+}
 
 
 def take(group: type, values: dict[str, Any]) -> Any:
