@@ -5,6 +5,7 @@ They are computed from activations read from files, accumulated in float64, one 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,8 @@ from pe_cli.encodings.buckets import t5_buckets
 from pe_cli.encodings.distances import checked, head_table
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, DTypeName, Grid, Tensors
+
+BLOCK_VALUES = 1 << 18
 
 
 def cope(
@@ -63,20 +66,23 @@ def cope(
     farthest = len(rows) - 1 if rows is not None else max_position
     if farthest is not None and farthest < 0:
         raise PeError(f"--max-position {max_position}: it must be at least 0")
-    stored = numpy_dtype(dtype)
-    tensors = {"positions": np.empty((heads, length, length), stored)}
+    shape, stored = (heads, length, length), numpy_dtype(dtype)
+    tensors = {"positions": np.zeros(shape, stored)}
     if rows is not None:
-        tensors["bias"] = np.empty((heads, length, length), stored)
+        tensors["bias"] = np.zeros(shape, stored)
     for head in range(heads):
-        if scores is not None:
-            gates = np.tril(_sigmoid(scores[head]))
-        elif keys is not None:
-            gates = np.tril(_sigmoid(queries[head] @ keys[head].T / np.sqrt(head_dim)))
-        counted = np.cumsum(gates[:, ::-1], axis=1)[:, ::-1]
-        counted = np.tril(counted if farthest is None else np.minimum(counted, farthest))
-        tensors["positions"][head] = round_to(counted, dtype)
-        if rows is not None:
-            tensors["bias"][head] = round_to(_interpolated(queries[head] @ rows.T, counted), dtype)
+        for block, seen, below in _causal_blocks(length):
+            if scores is not None:
+                logit = scores[head, block, seen]
+            elif keys is not None:
+                logit = queries[head, block] @ keys[head, seen].T / np.sqrt(head_dim)
+            gates = np.where(below, _sigmoid(logit), 0.0)
+            counted = np.cumsum(gates[:, ::-1], axis=1)[:, ::-1]
+            counted = np.where(below, counted if farthest is None else np.minimum(counted, farthest), 0.0)
+            tensors["positions"][head, block, seen] = round_to(counted, dtype)
+            if rows is not None:
+                bias = _interpolated(queries[head, block] @ rows.T, counted)
+                tensors["bias"][head, block, seen] = round_to(np.where(below, bias, 0.0), dtype)
     return Tensors(tensors)
 
 
@@ -113,15 +119,15 @@ def fox(*, log_gates: Array, gate_logits: bool = False, dtype: DTypeName = "floa
     closed = np.isneginf(gates)
     high, low = _running_sums(np.where(closed, 0.0, gates))
     resets = np.cumsum(closed, axis=1)
-    below = np.tri(length, k=-1, dtype=bool)
-    bias = np.empty((heads, length, length), numpy_dtype(dtype))
+    bias = np.zeros((heads, length, length), numpy_dtype(dtype))
     for head in range(heads):
-        sums, error = _two_sum(high[head][:, None], -high[head][None, :])
-        error += low[head][:, None] - low[head][None, :]
-        sums += error
-        if resets[head, -1]:
-            sums[resets[head][:, None] != resets[head][None, :]] = -np.inf
-        bias[head] = round_to(np.where(below, sums, 0.0), dtype)
+        for block, seen, below in _causal_blocks(length):
+            sums, error = _two_sum(high[head, block, None], -high[head, seen])
+            error += low[head, block, None] - low[head, seen]
+            sums += error
+            if resets[head, -1]:
+                sums[resets[head, block, None] != resets[head, seen]] = -np.inf
+            bias[head, block, seen] = round_to(np.where(below, sums, 0.0), dtype)
     return Tensors({"bias": bias})
 
 
@@ -259,6 +265,17 @@ def _etc_side_ids(blocks: NDArray[np.int64], max_distance: int) -> Tensors:
     )
 
 
+def _causal_blocks(length: int) -> Iterator[tuple[slice, slice, NDArray[np.bool_]]]:
+    """Blocks of queries, the keys that any of them sees, and which of these pairs are on or below the diagonal.
+
+    So that what is computed in float64 stays small beside the output.
+    """
+    step = max(1, BLOCK_VALUES // max(1, length))
+    for start in range(0, length, step):
+        stop = min(start + step, length)
+        yield slice(start, stop), slice(0, stop), np.tri(stop - start, stop, start, dtype=bool)
+
+
 def _by_head(array: NDArray[Any], option: str) -> NDArray[np.float64]:
     array = np.asarray(array)
     if array.ndim == 2:
@@ -288,7 +305,7 @@ def _interpolated(products: NDArray[np.float64], positions: NDArray[np.float64])
     bias = np.take_along_axis(products, whole, axis=1)
     np.minimum(whole + 1, products.shape[1] - 1, out=whole)
     bias += part * (np.take_along_axis(products, whole, axis=1) - bias)
-    return np.tril(bias)
+    return bias
 
 
 def _sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:

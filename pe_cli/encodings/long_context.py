@@ -136,10 +136,13 @@ def _dual_chunk(length: int, *, max_position: int, pairs: bool = False) -> Tenso
         "inter_ids": np.full(length, farthest),
     }
     if pairs:
-        apart = (tokens // size)[:, None] - tokens // size
-        distances = np.where(apart == 0, within[:, None], np.where(apart == 1, successive[:, None], farthest))
-        distances -= within
-        distances[tokens[:, None] < tokens] = NOT_SEEN
+        distances = np.full((length, length), NOT_SEEN)
+        for start in range(0, length, size):
+            own = slice(start, start + size)
+            previous, before = slice(max(start - size, 0), start), slice(0, max(start - size, 0))
+            distances[own, own] = np.maximum(within[own, None] - within[own], NOT_SEEN)
+            distances[own, previous] = successive[own, None] - within[previous]
+            distances[own, before] = farthest - within[before]
         tensors["distances"] = distances
     return Tensors(tensors, facts={"chunk": size, "largest_distance": max(farthest, chunk)})
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from pe_cli.encodings import contextual
 from pe_cli.encodings.biases import alibi
 from pe_cli.encodings.buckets import t5_buckets
 from pe_cli.encodings.contextual import cope, fox, global_tokens, peg
@@ -90,6 +91,14 @@ def test_fox_shut_gate_forgets_all_before_it() -> None:
     made = fox(log_gates=np.array([-1.0, -np.inf, -1.0, -2.0]), dtype="float64")["bias"][0]
     shut = -np.inf
     assert made.tolist() == [[0, 0, 0, 0], [shut, 0, 0, 0], [shut, -1, 0, 0], [shut, -3, -2, 0]]
+
+
+def test_blocks_of_queries_join_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    gates = np.where(RANDOM.random((2, 9)) < 0.2, -np.inf, LOG_GATES)
+    made = [fox(log_gates=gates)["bias"], cope(QUERY, key=KEY, table=ROWS)["bias"]]
+    monkeypatch.setattr(contextual, "BLOCK_VALUES", 20)
+    np.testing.assert_array_equal(fox(log_gates=gates)["bias"], made[0])
+    np.testing.assert_allclose(cope(QUERY, key=KEY, table=ROWS)["bias"], made[1], atol=1e-6)
 
 
 @pytest.mark.parametrize("side", [1, 3, 5])
