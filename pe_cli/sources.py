@@ -68,6 +68,16 @@ class Source:
             raise PeError(f"{self.label} has no tensor {name!r}; {remedy}")
         return self.tensors[name]
 
+    def span(self, name: str) -> tuple[int, int, np.dtype[Any]] | None:
+        """(descriptor, offset, element type) where a tensor lies whole, in C order, in a regular file: for readers
+        that want it in buffers of their own, from several threads. None for pipes and for all that must be unpacked.
+        """
+        start = getattr(self.reader, "start", None)
+        found = start(name) if start is not None and self.spec(name).size else None
+        if found is None or (offset := self.stream.absolute(found[0])) is None:
+            return None
+        return self.stream.fd, offset, found[1]
+
     def flat(self, name: str | None = None, *, items: int) -> Iterator[NDArray[Any]]:
         """The elements in C order, `items` at a time, each piece one-dimensional and in memory of its own."""
         spec = self.chosen if name is None else self.spec(name)

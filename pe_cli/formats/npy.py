@@ -160,6 +160,10 @@ class NpyReader:
         raw = self._stream.elements(found.start, found.stored, count, items)
         return reordered(raw, found, items, self._stream.label) if found.fortran else raw
 
+    def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
+        """Where the elements begin in C order, and how they are stored; None in Fortran order."""
+        return None if self._header.fortran else (self._header.start, self._header.stored)
+
     def close(self) -> None:
         """Nothing of its own."""
 

@@ -183,6 +183,10 @@ class SafetensorsReader:
         start = self.header.data_start + entry.begin
         return self._stream.elements(start, _stored(spec.dtype), spec.size, items)
 
+    def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
+        """Where the elements begin in C order, and how they are stored."""
+        return self.header.data_start + self.header.tensors[name].begin, _stored(self.tensors[name].dtype)
+
     def close(self) -> None:
         """Nothing of its own."""
 

@@ -42,6 +42,10 @@ class ByteInput:
         """A path by which a library can open the same file again."""
         return self.path or f"/{'proc/self' if os.path.isdir('/proc/self/fd') else 'dev'}/fd/{self.fd}"
 
+    def absolute(self, offset: int) -> int | None:
+        """`offset` as one in the descriptor's file, for `os.preadv`; None for a pipe."""
+        return self._base + offset if self.seekable else None
+
     def peek(self, count: int) -> bytes:
         """Up to `count` of the next bytes, which stay to be read."""
         if self.seekable:
