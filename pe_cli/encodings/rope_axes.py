@@ -7,22 +7,22 @@ every angle is still an integer (or the user's own fraction) times an exactly kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.rope_scaling import DEFAULT_BASE, Decimals
+from pe_cli.encodings.rope_grid import Grid, padded, spell
+from pe_cli.encodings.rope_rules import Decimals
+from pe_cli.encodings.rope_scaling import DEFAULT_BASE
 from pe_cli.errors import PeError, no_such
-from pe_cli.kernels import PRECISE, TWO_PI, as_decimal, rotations
-
-Grid: TypeAlias = tuple[int, ...]
-ROWS_AT_ONCE = 512
+from pe_cli.kernels import PRECISE, TWO_PI, as_decimal
 
 
 class Pair(NamedTuple):
@@ -64,6 +64,8 @@ class Plan:
 
     def frequencies(self) -> Decimals:
         """(m,) radians per unit of the changed coordinate."""
+        if not 0 < self.base < math.inf:
+            raise PeError(f"--base {self.base:g} is not a positive number")
         logarithm = PRECISE.ln(as_decimal(self.base))
         return tuple(self._frequency(pair, logarithm) for pair in self.pairs)
 
@@ -92,7 +94,7 @@ def _series(axis: int, width: int) -> list[Pair]:
 def _quarter(dim: int, style: str) -> int:
     if dim % 4:
         raise PeError(
-            f"axis style {style} gives half of the width to each of two axes: dim {dim} is no multiple of 4"
+            f"axis style {style} gives half of the width to each of two axes: --dim {dim} is no multiple of 4"
         )
     return dim // 2
 
@@ -143,7 +145,7 @@ def _eva02(dim: int, base: float, *, grid: Grid | None, ref_grid: Grid | None, *
     if ref_grid is None:
         return plan
     if len(ref_grid) != 2:
-        raise PeError(f"ref_grid {_spell(ref_grid, 'x')} has {len(ref_grid)} axes; axis style eva02 has 2")
+        raise PeError(f"--ref-grid {spell(ref_grid, 'x')} has {len(ref_grid)} axes; axis style eva02 has 2")
     sizes = zip(_sized("eva02", grid, 2), ref_grid, strict=True)
     changes = tuple(Change(gain=PRECISE.divide(Decimal(ref), Decimal(n))) for n, ref in sizes)
     return replace(plan, changes=changes, float32_recipe=False)
@@ -152,7 +154,7 @@ def _eva02(dim: int, base: float, *, grid: Grid | None, ref_grid: Grid | None, *
 def _vjepa2(dim: int, base: float, **_: Any) -> Plan:
     block = dim // 3 // 2
     if not block:
-        raise PeError(f"axis style vjepa2 needs dim of at least 6, not {dim}")
+        raise PeError(f"axis style vjepa2 needs --dim of at least 6, not {dim}")
     rest = dim // 2 - 3 * block
     pairs = [pair for axis in range(3) for pair in _series(axis, 2 * block)] + [Pair(0, None)] * rest
     columns = _repeated_by_block([block, block, block, rest])
@@ -163,18 +165,18 @@ def _qwen_image(dim: int, base: float, *, grid: Grid | None, axes: Grid | None, 
     plan = _concatenated(dim, base, axes or _default_axes("qwen-image", dim, (16, 56, 56), 128), "complex")
     if plan.axes != 3:
         raise PeError(
-            f"axes {_spell(axes or ())} are {plan.axes}; axis style qwen-image has 3: frame, row, column"
+            f"--axes {spell(axes or ())} are {plan.axes}; axis style qwen-image has 3: frame, row, column"
         )
     if grid is None:
         return plan
-    centred = (Change(offset=size // 2 - size) for size in _padded(grid, 3)[1:])
+    centred = (Change(offset=size // 2 - size) for size in padded(grid, 3)[1:])
     return replace(plan, changes=(Change(), *centred))
 
 
 def _ltx(dim: int, base: float, **_: Any) -> Plan:
     steps = dim // 6
     if steps < 2:
-        raise PeError(f"axis style ltx needs dim of at least 12, not {dim}")
+        raise PeError(f"axis style ltx needs --dim of at least 12, not {dim}")
     dead = [Pair(0, None)] * ((dim - 6 * steps) // 2)
     rising = [Pair(axis, Fraction(-j, steps - 1)) for j in range(steps) for axis in range(3)]
     quarter = PRECISE.divide(TWO_PI, Decimal(4))
@@ -192,16 +194,18 @@ def _fixed_axes(style: str, native: str, split: Callable[[int], Grid]) -> Callab
 def _concatenated(dim: int, base: float, axes: Grid, native: str = "adjacent") -> Plan:
     """A one-axis encoding of its own for each axis, side by side."""
     if any(width < 2 or width % 2 for width in axes):
-        raise PeError(f"axes {_spell(axes)}: every axis needs an even width of at least 2")
+        raise PeError(f"--axes {spell(axes)}: every axis needs an even width of at least 2")
     if sum(axes) != dim:
-        raise PeError(f"axes {_spell(axes)} add up to {sum(axes)}, but dim is {dim}")
+        raise PeError(f"--axes {spell(axes)} add up to {sum(axes)}, but --dim is {dim}")
     pairs = [pair for axis, width in enumerate(axes) for pair in _series(axis, width)]
     return Plan(tuple(pairs), len(axes), base, native, facts={"axes": list(axes)})
 
 
 def _default_axes(style: str, dim: int, axes: Grid, width: int) -> Grid:
     if dim != width:
-        raise PeError(f"axis style {style} has axes {_spell(axes)} at dim {width}; for dim {dim} give axes")
+        raise PeError(
+            f"axis style {style} has axes {spell(axes)} at --dim {width}; for --dim {dim} give --axes"
+        )
     return axes
 
 
@@ -293,19 +297,19 @@ def axial_plan(
     ref_grid: Grid | None = None,
 ) -> Plan:
     """The plan of a published style, or of `axes` side by side."""
-    if dim % 2:
-        raise PeError(f"dim {dim} is odd; a rotary width is a number of pairs")
+    if dim % 2 or dim < 2:
+        raise PeError(f"--dim {dim}: a rotary width is an even number of channels")
     if ref_grid is not None and style != "eva02":
-        raise PeError("ref_grid belongs to axis style eva02")
+        raise PeError("--ref-grid belongs to axis style eva02")
     if style is None:
         if axes is None:
-            raise PeError("give axes or an axis style")
+            raise PeError("give --axes or --axis-style")
         return _concatenated(dim, DEFAULT_BASE if base is None else base, axes)
     if style not in STYLES:
         raise no_such("axis style", style, (*STYLES, *ALIASES))
     known = STYLES[style]
     if axes is not None and style not in WITH_AXES:
-        raise PeError(f"axis style {style} has its own division of the width: leave axes out")
+        raise PeError(f"axis style {style} has its own division of the width: leave --axes out")
     plan = known.build(dim, known.base if base is None else base, grid=grid, axes=axes, ref_grid=ref_grid)
     return replace(plan, facts={**plan.facts, "axis_style": style, "model": known.source})
 
@@ -325,10 +329,10 @@ def section_axes(sections: Grid, pairs: int, order: str) -> tuple[int, ...]:
     ernie : rows and columns alternate in the first sections[0] + sections[1] pairs, time has the rest.
     """
     if any(size < 0 for size in sections):
-        raise PeError(f"sections {_spell(sections)}: a section is a number of pairs")
+        raise PeError(f"--sections {spell(sections)}: a section is a number of pairs")
     if sum(sections) != pairs:
         raise PeError(
-            f"sections {_spell(sections)} add up to {sum(sections)} pairs, but the rotary width has {pairs}"
+            f"--sections {spell(sections)} add up to {sum(sections)} pairs, but the rotary width has {pairs}"
         )
     if order == "chunked":
         return tuple(axis for axis, size in enumerate(sections) for _ in range(size))
@@ -337,78 +341,15 @@ def section_axes(sections: Grid, pairs: int, order: str) -> tuple[int, ...]:
         return tuple(i % count if i < count * sections[i % count] else 0 for i in range(pairs))
     if len(sections) != 3 or sections[0] != sections[1]:
         raise PeError(
-            f"sections {_spell(sections)}: ERNIE's are rows, columns (as many) and time, such as 22,22,20"
+            f"--sections {spell(sections)}: ERNIE's are rows, columns (as many) and time, such as 22,22,20"
         )
     spatial = sections[0] + sections[1]
     return tuple(1 + i % 2 if i < spatial else 0 for i in range(pairs))
 
 
-def coordinates(
-    positions: NDArray[Any], axes: int, grid: Grid | None, *, text: bool = False, class_row: bool = False
-) -> NDArray[Any]:
-    """(n, axes) coordinates: given as such, or the cell of each row number of `grid`.
-
-    A grid of fewer axes leaves the first ones (time) at 0. `text`: a position alone is the same on all axes.
-    `class_row`: there is one more row than cells.
-    """
-    where = np.asarray(positions)
-    if where.ndim == 2:
-        if where.shape[1] != axes:
-            raise PeError(f"positions have {where.shape[1]} coordinates; this encoding has {axes} axes")
-        return where
-    if where.ndim != 1:
-        raise PeError(f"positions have shape {where.shape}; give (n,) or (n, {axes})")
-    if grid is None:
-        if not text:
-            raise PeError(f"this encoding has {axes} axes: give a grid, or positions with {axes} coordinates")
-        return np.repeat(where[:, None], axes, axis=1)
-    shape = _padded(grid, axes)
-    cells = int(np.prod(shape))
-    outside = (where < 0) | (where >= cells + class_row) | (where != np.floor(where))
-    if outside.any():
-        raise PeError(
-            f"position {where[outside][0]} is not a row of the grid {_spell(grid, 'x')}, which has {cells}"
-        )
-    return np.stack(np.unravel_index(np.minimum(where, cells - 1).astype(np.int64), shape), axis=1)
-
-
-def turning_blocks(
-    where: NDArray[Any],
-    axis_of: tuple[int, ...],
-    inv_freq: Decimals,
-    amplitude: float,
-    *,
-    relative: bool,
-) -> Iterator[tuple[slice, NDArray[np.complex128]]]:
-    """Like `kernels.rotation_blocks`, with coordinates (n, axes) and the axis of each pair."""
-    chosen = {
-        axis: np.array([i for i, a in enumerate(axis_of) if a == axis]) for axis in sorted(set(axis_of))
-    }
-    rates = {axis: tuple(inv_freq[i] for i in columns) for axis, columns in chosen.items()}
-    buffer = np.empty((ROWS_AT_ONCE, len(axis_of)), np.complex128)
-    for start in range(0, len(where), ROWS_AT_ONCE):
-        part = where[start : start + ROWS_AT_ONCE]
-        z = buffer[: len(part)]
-        for axis, columns in chosen.items():
-            distinct, index = np.unique(part[:, axis], return_inverse=True)
-            turned = rotations(distinct, rates[axis], amplitude=amplitude, relative=relative)
-            z[:, columns] = turned[index.reshape(-1)]
-        yield slice(start, start + len(part)), z
-
-
 def _sized(style: str, grid: Grid | None, axes: int) -> Grid:
     if grid is None:
-        raise PeError(f"axis style {style} measures positions against the grid: give it, such as 16x16")
+        raise PeError(f"axis style {style} measures positions against the grid: give --grid, such as 16x16")
     if len(grid) != axes:
-        raise PeError(f"grid {_spell(grid, 'x')} has {len(grid)} axes; axis style {style} has {axes}")
+        raise PeError(f"--grid {spell(grid, 'x')} has {len(grid)} axes; axis style {style} has {axes}")
     return grid
-
-
-def _padded(grid: Grid, axes: int) -> Grid:
-    if len(grid) > axes:
-        raise PeError(f"grid {_spell(grid, 'x')} has {len(grid)} axes; this encoding has {axes}")
-    return (1,) * (axes - len(grid)) + tuple(grid)
-
-
-def _spell(numbers: Grid, joint: str = ",") -> str:
-    return joint.join(map(str, numbers))

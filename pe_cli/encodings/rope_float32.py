@@ -200,7 +200,9 @@ def _frequencies32(dim: int, base: float, scaling: str, given: tuple[tuple[str, 
     options = dict(given)
     exact = frequencies(dim, base=base, scaling=scaling, **options)
     if scaling not in _RECIPES:
-        raise PeError(f"no framework's float32 recipe is known for scaling {scaling}: leave compute at exact")
+        raise PeError(
+            f"no framework's float32 recipe is known for scaling {scaling}: leave --compute at exact"
+        )
     w = _RECIPES[scaling](lambda theta: plain_powers(theta, exact.width), base, exact, options)
     w.flags.writeable = False
     return w

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import round_to
 from pe_cli.encodings import rope_axes, rope_layouts
-from pe_cli.encodings.rope_axes import Plan, axial_plan, coordinates, section_axes, turning_blocks
+from pe_cli.encodings.rope_axes import Plan, axial_plan, section_axes
 from pe_cli.encodings.rope_float32 import Float32, cos_sin, frequencies32, inverse, power
+from pe_cli.encodings.rope_grid import coordinates, turning_blocks
 from pe_cli.encodings.rope_scaling import DEFAULT_BASE, Frequencies, frequencies
 from pe_cli.errors import PeError, no_such
 from pe_cli.kernels import rotation_blocks
@@ -45,16 +46,16 @@ class Form:
     def check_layout(self, layout: str) -> None:
         if self.plan is not None and self.plan.only_half and layout != "half":
             raise PeError(
-                f"axis style {self.facts['axis_style']} is not a rotation of pairs: only layout half holds it"
+                f"axis style {self.facts['axis_style']} is not a rotation of pairs: only --layout half holds it"
             )
 
     def coordinates(self, positions: NDArray[Any], grid: tuple[int, ...] | None) -> NDArray[Any]:
         """(n,) positions, or (n, axes) coordinates as the frequencies want them."""
         if self.axis_of is None:
             if positions.ndim != 1:
-                raise PeError(f"positions of shape {positions.shape} need sections, axes or an axis style")
+                raise PeError(f"positions of shape {positions.shape} need --sections, --axes or --axis-style")
             if grid is not None:
-                raise PeError("a grid needs sections, axes or an axis style")
+                raise PeError("--grid needs --sections, --axes or --axis-style")
             return positions
         if self.plan is None:
             return coordinates(positions, self.axes, grid, text=True)
@@ -87,10 +88,10 @@ class Form:
 
     def constants(self, layout: str, dtype: str) -> Tensors:
         if self.plan is not None and layout != "inv-freq":
-            raise PeError(f"layout {layout} knows one axis: use inv-freq, or a table")
+            raise PeError(f"--layout {layout} knows one axis: use inv-freq, or a table")
         if self.in_float32 is not None:
             if layout != "inv-freq":
-                raise PeError(f"layout {layout} has no float32 recipe: leave compute at exact")
+                raise PeError(f"--layout {layout} has no float32 recipe: leave --compute at exact")
             tensors = {"inv_freq": round_to(self.in_float32, dtype)}
         else:
             tensors = rope_layouts.constant(layout, self.spectrum, dtype)
@@ -117,7 +118,7 @@ def shared_form(
     """One frequency vector, for one axis or divided into sections."""
     theta = DEFAULT_BASE if base is None else base
     if dim % 2 or dim < 2:
-        raise PeError(f"dim {dim}: a rotary width is an even number of channels")
+        raise PeError(f"--dim {dim}: a rotary width is an even number of channels")
     spectrum = frequencies(dim, base=theta, scaling=scaling, **dict(given))
     pairs = len(spectrum.inv_freq)
     facts = {
@@ -129,12 +130,12 @@ def shared_form(
     axis_of = None
     if sections is not None:
         if style is not None and interleaved:
-            raise PeError(f"axis style {style} orders its sections itself: leave interleave_sections out")
+            raise PeError(f"axis style {style} orders its sections itself: leave --interleave-sections out")
         order = rope_axes.SECTION_ORDERS[style] if style else "interleaved" if interleaved else "chunked"
         axis_of = section_axes(sections, pairs, order)
         facts |= {"sections": list(sections), "section_order": order}
     elif interleaved or style is not None:
-        raise PeError(f"{f'axis style {style}' if style else 'interleave_sections'} needs sections")
+        raise PeError(f"{f'axis style {style}' if style else '--interleave-sections'} needs --sections")
     in_float32 = _recipe32(compute, lambda: frequencies32(dim, base=theta, scaling=scaling, **dict(given)))
     return Form(spectrum, axis_of, len(sections or (0,)), None, in_float32, facts)
 
@@ -162,7 +163,7 @@ def axial_form(
     if plan.changes:
         facts["coordinates"] = [[change.scale, change.offset] for change in plan.changes]
     if compute == "float32" and not plan.float32_recipe:
-        raise PeError(f"no float32 recipe is known for axis style {style}: leave compute at exact")
+        raise PeError(f"no float32 recipe is known for axis style {style}: leave --compute at exact")
     in_float32 = _recipe32(compute, lambda: _plan32(plan))
     return Form(
         Frequencies(inv_freq, inv_freq, 1.0, dim),

@@ -132,7 +132,9 @@ def empty_tables(layout: str, rows: int, pairs: int, dtype: str) -> dict[str, ND
     form = TABLES[layout]
     if form.complex:
         if dtype not in COMPLEX:
-            raise PeError(f"dtype {dtype} has no complex form: use float32 or float64 with layout {layout}")
+            raise PeError(
+                f"--dtype {dtype} has no complex form: use float32 or float64 with --layout {layout}"
+            )
         dtype = COMPLEX[dtype]
     target = numpy_dtype(dtype)
     return {name: np.empty((rows, form.width * pairs), target) for name in form.tensors}

@@ -1,30 +1,25 @@
 """How a rotary model is stretched beyond its training length: the frequencies of every scaling, exactly.
 
 A scaling turns the plain frequencies w_i = base^(-2 i / d) into others, and some of them also ask for a
-magnitude A that multiplies cosine and sine (so that q·k is multiplied by A²). Everything here is done in
-decimal arithmetic of 100 digits: what comes out is the formula, not somebody's rounding of it.
-
-One function per scaling; its keyword arguments are the options that the scaling takes, those without a
-default are needed. An option that a scaling does not take is an error, never ignored.
+magnitude A that multiplies cosine and sine (so that q·k is multiplied by A²). An option that a scaling does
+not take is an error, never ignored.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from pe_cli.encodings.rope_rules import ALIASES, IN_BANDS, SCALINGS, Decimals, Spectrum, fraction, option
 from pe_cli.errors import PeError, no_such
 from pe_cli.kernels import PRECISE, TWO_PI, as_decimal, geometric
-
-Decimals: TypeAlias = tuple[Decimal, ...]
-Policy: TypeAlias = Literal["by-length", "short", "long"]
 
 DEFAULT_BASE = 10000.0
 
@@ -43,7 +38,7 @@ class Frequencies:
     plain: Decimals
     attention_factor: float
     width: int
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     def divisors(self) -> Decimals:
@@ -52,252 +47,16 @@ class Frequencies:
         pairs = zip(self.plain, self.inv_freq, strict=True)
         return tuple(PRECISE.divide(w, v) if v else Decimal("Infinity") for w, v in pairs)
 
+    def wavelengths(self) -> list[float]:
+        """(m,) positions per turn; infinite where a pair does not turn."""
+        return [float(PRECISE.divide(TWO_PI, w)) if w else math.inf for w in self.inv_freq]
 
-@dataclass(frozen=True)
-class _Spectrum:
-    """What a scaling starts from."""
-
-    base: Decimal
-    dim: int
-    plain: Decimals
-
-    def with_base(self, base: Decimal) -> Decimals:
-        return geometric(base, self.dim)
-
-
-class _Scaled:
-    """What a scaling came to: frequencies, magnitude and explanation."""
-
-    def __init__(self, inv_freq: Decimals, magnitude: Decimal = Decimal(1), **facts: Any) -> None:
-        self.inv_freq, self.magnitude, self.facts = inv_freq, magnitude, facts
-
-
-def none(spectrum: _Spectrum) -> _Scaled:
-    """w_i = base^(-2 i / d). Su et al. 2021, arXiv 2104.09864, section 3.2.2."""
-    return _Scaled(spectrum.plain)
-
-
-def linear(spectrum: _Spectrum, *, factor: Decimal) -> _Scaled:
-    """w_i / s, position interpolation. Chen et al. 2023, arXiv 2306.15595, equation 4."""
-    _positive(factor=factor)
-    return _Scaled(_divided(spectrum.plain, factor))
-
-
-def ntk(spectrum: _Spectrum, *, factor: Decimal) -> _Scaled:
-    """base' = base s^(d / (d - 2)): the lowest frequency is divided by s, the highest kept. bloc97 2023."""
-    _positive(factor=factor)
-    base = _ntk_base(spectrum, factor)
-    return _Scaled(spectrum.with_base(base), effective_base=float(base))
-
-
-def ntk_fixed(spectrum: _Spectrum, *, factor: Decimal) -> _Scaled:
-    """w_i / s^(2 (i + 1) / d): base s, then all divided by s^(2 / d). Su Jianlin 2023, kexue.fm 9706, fixed."""
-    return ntk_mixed(spectrum, factor=factor, mixed_b=Decimal(1))
-
-
-def ntk_mixed(spectrum: _Spectrum, *, factor: Decimal, mixed_b: Decimal) -> _Scaled:
-    """w_i exp(-a (i + 1)^b) with a = ln s / (d / 2)^b. Su Jianlin 2023, kexue.fm 9706, mixed; vLLM `mixed_b`."""
-    _positive(factor=factor)
-    _positive(mixed_b=mixed_b)
-    steepness = PRECISE.divide(
-        PRECISE.ln(factor), PRECISE.power(PRECISE.divide(Decimal(spectrum.dim), Decimal(2)), mixed_b)
-    )
-    return _Scaled(
-        tuple(
-            PRECISE.multiply(
-                w, PRECISE.exp(PRECISE.multiply(-steepness, PRECISE.power(Decimal(i + 1), mixed_b)))
-            )
-            for i, w in enumerate(spectrum.plain)
-        )
-    )
-
-
-def dynamic_ntk(spectrum: _Spectrum, *, factor: Decimal, original_len: Decimal, seq_len: Decimal) -> _Scaled:
-    """base' = base (s n / L0 - (s - 1))^(d / (d - 2)) with n = max(length, L0). emozilla 2023.
-
-    The table depends on the length: keys that were cached at another length belong to another table.
-    """
-    _positive(factor=factor)
-    _positive(original_len=original_len, seq_len=seq_len)
-    length = max(seq_len, original_len)
-    stretch = PRECISE.subtract(
-        PRECISE.divide(PRECISE.multiply(factor, length), original_len), PRECISE.subtract(factor, Decimal(1))
-    )
-    base = _ntk_base(spectrum, stretch)
-    return _Scaled(spectrum.with_base(base), effective_base=float(base), length=int(length))
-
-
-def ntk_by_parts(spectrum: _Spectrum, *, factor: Decimal, original_len: Decimal) -> _Scaled:
-    """Slow pairs by w / s, fast pairs kept, those between by `ntk`: two ramps, at 1.25 to 0.75 turns (linear to
-    NTK) and at 16 to 2 turns (to plain). jquesnelle/yarn 2023, `PartNTK`; the ancestor of YaRN."""
-    _positive(factor=factor)
-    by_ntk = spectrum.with_base(_ntk_base(spectrum, factor))
-    slow = _turning_band(spectrum, Decimal("1.25"), Decimal("0.75"), original_len, truncate=True)
-    fast = _turning_band(spectrum, Decimal(16), Decimal(2), original_len, truncate=True)
-    mixed = _blend(by_ntk, _divided(spectrum.plain, factor), slow)
-    return _Scaled(
-        _blend(spectrum.plain, mixed, fast), correction_range=_floats(fast), linear_range=_floats(slow)
-    )
-
-
-def yarn(
-    spectrum: _Spectrum,
-    *,
-    factor: Decimal,
-    original_len: Decimal,
-    beta_fast: Decimal = Decimal(32),
-    beta_slow: Decimal = Decimal(1),
-    truncate: bool = True,
-    mscale: Decimal | None = None,
-    mscale_all_dim: Decimal | None = None,
-    attention_factor: Decimal | None = None,
-) -> _Scaled:
-    """w_i (1 - r_i) + (w_i / s) r_i, r a ramp between the pairs that make beta_fast and beta_slow turns in L0.
-
-    A is `attention_factor` where it is given; g(s, mscale) / g(s, mscale_all_dim) where both are given and not
-    zero; else g(s, 1), with g(s, m) = 0.1 m ln s + 1. DeepSeek also multiplies its softmax scale by
-    g(s, mscale_all_dim)²; that factor is reported, it cannot be part of a table.
-    Peng et al. 2023, arXiv 2309.00071, equations 17 to 24; the precedence is transformers'.
-    """
-    _positive(factor=factor)
-    band = _turning_band(spectrum, beta_fast, beta_slow, original_len, truncate=truncate)
-    inv_freq = _blend(spectrum.plain, _divided(spectrum.plain, factor), band)
-    facts: dict[str, Any] = {"correction_range": _floats(band), "truncate": truncate}
-    if mscale_all_dim:
-        gain = _yarn_magnitude(factor, mscale_all_dim)
-        facts["softmax_scale_factor"] = float(PRECISE.multiply(gain, gain))
-    if attention_factor is not None:
-        return _Scaled(inv_freq, attention_factor, **facts)
-    if mscale and mscale_all_dim:
-        magnitude = PRECISE.divide(_yarn_magnitude(factor, mscale), _yarn_magnitude(factor, mscale_all_dim))
-        return _Scaled(inv_freq, magnitude, **facts)
-    return _Scaled(inv_freq, _yarn_magnitude(factor, Decimal(1)), **facts)
-
-
-def longrope(
-    spectrum: _Spectrum,
-    *,
-    original_len: Decimal,
-    short_factor: Decimals | None = None,
-    long_factor: Decimals | None = None,
-    seq_len: Decimal | None = None,
-    policy: Policy = "by-length",
-    factor: Decimal | None = None,
-    attention_factor: Decimal | None = None,
-) -> _Scaled:
-    """w_i / f_i with a searched list f: the short one up to L0 tokens, the long one beyond.
-
-    A = sqrt(1 + ln s / ln L0) with s = (longest length) / L0, or `attention_factor`.
-    Ding et al. 2024, arXiv 2402.13753, and the configurations of Phi-3.
-    """
-    _positive(original_len=original_len)
-    if policy == "by-length":
-        if seq_len is None:
-            raise PeError(
-                "scaling longrope switches from short to long factors: give seq_len, or policy short or long"
-            )
-        chosen = "long" if seq_len > original_len else "short"
-    else:
-        if seq_len is not None:
-            raise PeError(
-                f"seq_len chooses between short and long factors: leave it out with policy {policy}"
-            )
-        chosen = policy
-    divisors = {"short": short_factor, "long": long_factor}[chosen]
-    if divisors is None:
-        raise PeError(f"scaling longrope needs {chosen}_factor, a list of {len(spectrum.plain)} divisors")
-    if len(divisors) != len(spectrum.plain):
-        raise PeError(
-            f"{chosen}_factor has {len(divisors)} entries, "
-            f"but a rotary width of {spectrum.dim} has {len(spectrum.plain)} pairs"
-        )
-    if not all(divisor > 0 for divisor in divisors):
-        raise PeError(f"{chosen}_factor has entries that are not positive")
-    if attention_factor is None:
-        if factor is None:
-            raise PeError(
-                "scaling longrope needs factor (longest length / original_len), "
-                "or attention_factor, for its magnitude"
-            )
-        attention_factor = _longrope_magnitude(factor, original_len)
-    inv_freq = tuple(PRECISE.divide(w, f) for w, f in zip(spectrum.plain, divisors, strict=True))
-    return _Scaled(inv_freq, attention_factor, factors=chosen)
-
-
-def llama3(
-    spectrum: _Spectrum,
-    *,
-    factor: Decimal,
-    original_len: Decimal,
-    low_freq_factor: Decimal,
-    high_freq_factor: Decimal,
-) -> _Scaled:
-    """Keep wavelengths below L0 / high, divide those above L0 / low by s, between them blend linearly in 1 / λ.
-
-    Equal factors make a step. Llama 3.1 (Meta 2024), `apply_scaling` of its reference code.
-    """
-    _positive(factor=factor)
-    _positive(original_len=original_len, low_freq_factor=low_freq_factor, high_freq_factor=high_freq_factor)
-    if high_freq_factor < low_freq_factor:
-        raise PeError(
-            f"high_freq_factor {high_freq_factor:g} is below low_freq_factor {low_freq_factor:g}: swap them"
-        )
-    scaled, counts = [], {"kept": 0, "mixed": 0, "divided": 0}
-    for w in spectrum.plain:
-        turns = PRECISE.divide(PRECISE.multiply(original_len, w), TWO_PI)
-        divided = PRECISE.divide(w, factor)
-        if turns > high_freq_factor:
-            kind, value = "kept", w
-        elif turns < low_freq_factor:
-            kind, value = "divided", divided
-        else:
-            share = PRECISE.divide(turns - low_freq_factor, high_freq_factor - low_freq_factor)
-            kind, value = "mixed", _mix(divided, w, share)
-        scaled.append(value)
-        counts[kind] += 1
-    return _Scaled(tuple(scaled), pairs=counts)
-
-
-def proportional(
-    spectrum: _Spectrum, *, partial: Decimal = Decimal(1), factor: Decimal = Decimal(1)
-) -> _Scaled:
-    """w_i for i < int(partial d // 2) and 0 for the rest, all over the whole head width d; then divided by s.
-
-    The pairs that do not turn stay in the table. Barbero et al. 2024, arXiv 2410.06205 (p-RoPE); Gemma 4.
-    """
-    _positive(factor=factor)
-    _fraction(partial=partial)
-    live = int(float(partial) * spectrum.dim // 2)
-    dead = len(spectrum.plain) - live
-    return _Scaled((*_divided(spectrum.plain[:live], factor), *(Decimal(0),) * dead), live_pairs=live)
-
-
-Rule: TypeAlias = Callable[..., _Scaled]
-
-SCALINGS: dict[str, Rule] = {
-    "none": none,
-    "linear": linear,
-    "ntk": ntk,
-    "ntk-fixed": ntk_fixed,
-    "ntk-mixed": ntk_mixed,
-    "dynamic-ntk": dynamic_ntk,
-    "ntk-by-parts": ntk_by_parts,
-    "yarn": yarn,
-    "longrope": longrope,
-    "llama3": llama3,
-    "proportional": proportional,
-}
-ALIASES = {
-    "default": "none",
-    "pi": "linear",
-    "ntk-aware": "ntk",
-    "ntk-alpha": "ntk",
-    "dynamic": "dynamic-ntk",
-    "part-ntk": "ntk-by-parts",
-    "su": "longrope",
-    "p-rope": "proportional",
-}
-SHORTER_WIDTH = "partial"  # taken by every scaling: the part of the head that is rotated
+    def bands(self, factor: float) -> dict[str, int]:
+        """How many pairs are kept, how many divided by `factor`, how many mixed between."""
+        divisors = [float(divisor) for divisor in self.divisors()]
+        kept = sum(divisor == 1 for divisor in divisors)
+        divided = sum(divisor == factor != 1 for divisor in divisors)
+        return {"kept": kept, "mixed": len(divisors) - kept - divided, "divided": divided}
 
 
 def scaling_options(scaling: str) -> dict[str, bool]:
@@ -311,10 +70,10 @@ def rotary_width(dim: int, partial: float | None) -> int:
     """int(dim * partial) in floating point, as configurations are read: 200 * 0.29 is 57, not 58."""
     if partial is None:
         return dim
-    _fraction(partial=as_decimal(partial))
+    fraction(partial=as_decimal(partial))
     width = int(dim * partial)
     if width < 1:
-        raise PeError(f"partial {partial:g} of dim {dim} leaves no rotary channel")
+        raise PeError(f"--partial {partial:g} of --dim {dim} leaves no rotary channel")
     return width
 
 
@@ -323,22 +82,25 @@ def _frequencies(dim: int, base: float, scaling: str, given: tuple[tuple[str, An
     options = dict(given)
     width = dim
     if scaling != "proportional":
-        width = rotary_width(dim, options.pop(SHORTER_WIDTH, None))
+        width = rotary_width(dim, options.pop("partial", None))
     _check_options(scaling, options)
     exact = as_decimal(base)
-    spectrum = _Spectrum(exact, width, geometric(exact, width))
+    spectrum = Spectrum(exact, width, geometric(exact, width))
     scaled = SCALINGS[scaling](spectrum, **{name: _exact(name, value) for name, value in options.items()})
     if not scaled.magnitude > 0:
-        raise PeError(f"attention_factor {scaled.magnitude:g} is not positive")
+        raise PeError(f"--attention-factor {scaled.magnitude:g} is not positive")
     odd = f"the rotary width {width} is odd: half of the last pair lies outside"
-    return Frequencies(
+    result = Frequencies(
         scaled.inv_freq,
         spectrum.plain,
         float(scaled.magnitude),
         width,
         scaled.facts,
-        (odd,) if width % 2 else (),
+        (*scaled.warnings, odd) if width % 2 else scaled.warnings,
     )
+    if scaling in IN_BANDS:
+        result.facts["pairs"] = result.bands(float(options["factor"]))
+    return result
 
 
 def frequencies(
@@ -375,11 +137,11 @@ def _check_options(scaling: str, options: Mapping[str, Any]) -> None:
     known = scaling_options(scaling)
     for name in options:
         if name not in known:
-            takes = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise PeError(f"{name} does not apply to scaling {scaling}; {takes}")
+            takes = ", ".join(map(option, known)) or "no options"
+            raise PeError(f"{option(name)} does not apply to scaling {scaling}, which takes {takes}")
     missing = [name for name, needed in known.items() if needed and name not in options]
     if missing:
-        raise PeError(f"scaling {scaling} needs {' and '.join(missing)}")
+        raise PeError(f"scaling {scaling} needs {' and '.join(map(option, missing))}")
 
 
 def _hashable(value: Any) -> Any:
@@ -397,80 +159,5 @@ def _exact(name: str, value: Any) -> Any:
     numbers = value if isinstance(value, tuple) else (value,)
     for number in numbers:
         if not math.isfinite(number):
-            raise PeError(f"{name} {number} is not a finite number")
+            raise PeError(f"{option(name)} {number} is not a finite number")
     return tuple(map(as_decimal, value)) if isinstance(value, tuple) else as_decimal(value)
-
-
-def _ntk_base(spectrum: _Spectrum, stretch: Decimal) -> Decimal:
-    if spectrum.dim <= 2:
-        raise PeError(f"a change of base needs a rotary width above 2, not {spectrum.dim}")
-    exponent = PRECISE.divide(Decimal(spectrum.dim), Decimal(spectrum.dim - 2))
-    return PRECISE.multiply(spectrum.base, PRECISE.power(stretch, exponent))
-
-
-def _turning_band(
-    spectrum: _Spectrum, fast: Decimal, slow: Decimal, original_len: Decimal, *, truncate: bool
-) -> tuple[Decimal, Decimal]:
-    """The pairs (lo, hi) that make `fast` and `slow` turns within the original length."""
-    _positive(original_len=original_len, beta_fast=fast, beta_slow=slow)
-    if spectrum.base <= 1:
-        raise PeError(f"base {spectrum.base:g} must be above 1, so that frequencies fall from pair to pair")
-    per_octave = PRECISE.divide(Decimal(spectrum.dim), 2 * PRECISE.ln(spectrum.base))
-    low, high = (
-        PRECISE.multiply(
-            per_octave, PRECISE.ln(PRECISE.divide(original_len, PRECISE.multiply(turns, TWO_PI)))
-        )
-        for turns in (fast, slow)
-    )
-    if truncate:
-        low, high = low.to_integral_value(ROUND_FLOOR), high.to_integral_value(ROUND_CEILING)
-    low, high = max(low, Decimal(0)), min(high, Decimal(spectrum.dim - 1))
-    return low, high + Decimal("0.001") if low == high else high
-
-
-def _blend(fast: Decimals, slow: Decimals, band: tuple[Decimal, Decimal]) -> Decimals:
-    """`fast` before the band, `slow` after it, linear in the pair index between."""
-    low, high = band
-    shares = (PRECISE.divide(Decimal(i) - low, high - low) for i in range(len(fast)))
-    ramp = (min(max(share, Decimal(0)), Decimal(1)) for share in shares)
-    return tuple(_mix(f, s, r) for f, s, r in zip(fast, slow, ramp, strict=True))
-
-
-def _mix(a: Decimal, b: Decimal, share: Decimal) -> Decimal:
-    return PRECISE.add(PRECISE.multiply(a, PRECISE.subtract(Decimal(1), share)), PRECISE.multiply(b, share))
-
-
-def _divided(values: Decimals, factor: Decimal) -> Decimals:
-    return tuple(PRECISE.divide(value, factor) for value in values)
-
-
-def _yarn_magnitude(factor: Decimal, mscale: Decimal) -> Decimal:
-    if factor <= 1:
-        return Decimal(1)
-    return PRECISE.add(
-        PRECISE.multiply(PRECISE.multiply(Decimal("0.1"), mscale), PRECISE.ln(factor)), Decimal(1)
-    )
-
-
-def _longrope_magnitude(factor: Decimal, original_len: Decimal) -> Decimal:
-    if factor <= 1:
-        return Decimal(1)
-    if original_len <= 1:
-        raise PeError(f"original_len {original_len:g} must be above 1 for the magnitude of longrope")
-    return PRECISE.sqrt(PRECISE.add(Decimal(1), PRECISE.divide(PRECISE.ln(factor), PRECISE.ln(original_len))))
-
-
-def _floats(band: tuple[Decimal, Decimal]) -> list[float]:
-    return [float(edge) for edge in band]
-
-
-def _positive(**values: Decimal) -> None:
-    for name, value in values.items():
-        if value <= 0:
-            raise PeError(f"{name} {value:g} is not positive")
-
-
-def _fraction(**values: Decimal) -> None:
-    for name, value in values.items():
-        if not 0 < value <= 1:
-            raise PeError(f"{name} {value:g} is not a fraction above 0 and up to 1")

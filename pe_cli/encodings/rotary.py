@@ -12,15 +12,16 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings import rope_axes, rope_layouts, rope_scaling
+from pe_cli.encodings import rope_axes, rope_layouts, rope_rules
 from pe_cli.encodings.rope_forms import axial_form, shared_form
-from pe_cli.encodings.rope_scaling import DEFAULT_BASE, Policy, given_options
+from pe_cli.encodings.rope_rules import Policy, option
+from pe_cli.encodings.rope_scaling import DEFAULT_BASE, canonical, given_options
 from pe_cli.errors import PeError, no_such
 from pe_cli.kernels import geometric, rotation_blocks
 from pe_cli.signature import Array, Choice, Compute, DTypeName, Grid, Ints, Positions, Tensors
 
 Layout = Annotated[str, Choice(rope_layouts.NAMES, rope_layouts.ALIASES)]
-Scaling = Annotated[str, Choice(tuple(rope_scaling.SCALINGS), rope_scaling.ALIASES)]
+Scaling = Annotated[str, Choice(tuple(rope_rules.SCALINGS), rope_rules.ALIASES)]
 AxisStyle = Annotated[str, Choice((*rope_axes.STYLES, *rope_axes.SECTION_ORDERS), rope_axes.ALIASES)]
 
 
@@ -135,14 +136,14 @@ def rope(
     given = given_options(options)
     style = None if axis_style is None else rope_axes.ALIASES.get(axis_style, axis_style)
     if axes is not None or (style is not None and style not in rope_axes.SECTION_ORDERS):
-        taken = [scaling] if rope_scaling.canonical(scaling) != "none" else []
-        _refuse_beside_axes([f"scaling {name}" for name in taken] + [name for name, _ in given])
+        taken = [scaling] if canonical(scaling) != "none" else []
+        _refuse_beside_axes([f"scaling {name}" for name in taken] + [option(name) for name, _ in given])
         if sections is not None or interleave_sections:
-            raise PeError("sections divide one frequency vector, axes have one each: give either")
+            raise PeError("--sections divide one frequency vector, axes have one each: give either")
         form = axial_form(dim, base, style, _tuple(axes), _tuple(grid), _tuple(ref_grid), compute)
     else:
         if ref_grid is not None:
-            raise PeError("ref_grid belongs to axis style eva02")
+            raise PeError("--ref-grid belongs to axis style eva02")
         form = shared_form(dim, base, scaling, given, _tuple(sections), interleave_sections, style, compute)
     if chosen in rope_layouts.CONSTANTS:
         return form.constants(chosen, dtype)
@@ -192,10 +193,10 @@ def xpos(
     if chosen not in rope_layouts.TABLES:
         raise no_such("layout of xpos", layout, rope_layouts.TABLES)
     if dim % 2 or dim < 2:
-        raise PeError(f"dim {dim}: a rotary width is an even number of channels")
+        raise PeError(f"--dim {dim}: a rotary width is an even number of channels")
     for name, value in {"scale_base": scale_base, "gamma": gamma, "seq_len": seq_len}.items():
         if value is not None and not value > 0:
-            raise PeError(f"{name} {value:g} is not positive")
+            raise PeError(f"{option(name)} {value:g} is not positive")
     where = np.asarray(positions)
     if where.ndim != 1:
         raise PeError(f"positions have shape {where.shape}; xpos has one axis")
@@ -209,7 +210,7 @@ def xpos(
         rope_layouts.fill(chosen, sides["q"], [(rows, z * decay)])
         rope_layouts.fill(chosen, sides["k"], [(rows, z / decay)])
     named = {f"{side}_{name}": table for side, tables in sides.items() for name, table in tables.items()}
-    hint = "the centre is position 0; give seq-len for the rows of torchscale (scores are the same)"
+    hint = "the centre is position 0; give --seq-len for the rows of torchscale (scores are the same)"
     return Tensors(named, {"centre": centre}, () if seq_len is not None else (hint,))
 
 
@@ -220,7 +221,7 @@ def _check_decay(positions: NDArray[Any], exponents: NDArray[np.float64], dtype:
     if len(exponents) and np.abs(exponents).max() >= largest:
         worst = positions[np.argmax(np.abs(exponents))]
         raise PeError(
-            f"position {worst} decays beyond {dtype}: give seq_len to centre it, a larger scale_base or dtype"
+            f"position {worst} decays beyond {dtype}: give --seq-len to centre it, a larger --scale-base or --dtype"
         )
 
 
