@@ -44,6 +44,10 @@ class Plan:
         """The change of tensor `name`, or None where it stays as it is."""
         return self.tables.get(name) or self.buffers.get(name)
 
+    def changes(self) -> list[Change]:
+        """All changes, tables first."""
+        return [*self.tables.values(), *self.buffers.values()]
+
     def new_spec(self, spec: TensorSpec) -> TensorSpec | None:
         """What is written for `spec`, or None where it is left out."""
         change = self.change(spec.name)

@@ -1,0 +1,342 @@
+"""`pe extend`: resample a learned position table, alone, inside a checkpoint, or in a whole model folder."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pe_cli.commands.options import Force, Format, Json, OutputPath, Quiet
+from pe_cli.errors import PeError
+
+if TYPE_CHECKING:
+    from pe_cli.surgery.presets import Request
+
+SCHEMA = "pe.extend/1"
+NO_CONFIG = "none"
+_METHODS = [
+    "linear",
+    "cubic",
+    "bilinear",
+    "bicubic",
+    "nearest",
+    "repeat-last",
+    "tile",
+    "stretch",
+    "hierarchical",
+    "zeros",
+    "random",
+    "regenerate",
+    "truncate",
+    "crop",
+    "knots",
+]
+_PRESETS = ["timm", "torch", "dinov2", "jax", "torchvision", "swin", "beit", "long-clip", "longformer"]
+_ANCHORS = ["ends", "half", "left"]
+
+
+def extend_command(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="FILE, FILE:TENSOR, a model folder, or - for stdin.")
+    ],
+    length: Annotated[
+        int | None,
+        typer.Option("--len", metavar="N", help="Usable positions; special rows are kept besides."),
+    ] = None,
+    grid: Annotated[
+        str | None, typer.Option("--grid", metavar="HxW", help="New grid of image patches.")
+    ] = None,
+    from_grid: Annotated[
+        str | None, typer.Option("--from-grid", metavar="HxW", help="Present grid, where it is not square.")
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option("--window", metavar="HxW", help="New attention window (Swin, BEiT).")
+    ] = None,
+    from_window: Annotated[
+        str | None,
+        typer.Option("--from-window", metavar="HxW", help="Present window, where it is not square."),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method",
+            metavar="NAME",
+            help=f"{', '.join(_METHODS)}. Default: linear; on grids and windows bicubic; sinusoidal tables that a "
+            "checkpoint stores are regenerated.",
+            autocompletion=lambda: _METHODS,
+        ),
+    ] = None,
+    anchor: Annotated[
+        str | None,
+        typer.Option(
+            "--anchor",
+            metavar="NAME",
+            help="What stays: ends (align_corners=True; default in 1-D), half (align_corners=False; default in 2-D), "
+            "left (the first row; default of nearest and stretch).",
+            autocompletion=lambda: _ANCHORS,
+        ),
+    ] = None,
+    antialias: Annotated[
+        bool | None,
+        typer.Option(
+            "--antialias/--no-antialias", help="Widen the kernel when shrinking. Default: on for grids."
+        ),
+    ] = None,
+    keep: Annotated[int | None, typer.Option("--keep", metavar="K", help="stretch: rows kept (20).")] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option("--alpha", metavar="A", help="hierarchical: share of the coarse part (0.4)."),
+    ] = None,
+    prefix_rows: Annotated[
+        int | None, typer.Option("--prefix-rows", metavar="P", help="Special rows in front (class tokens).")
+    ] = None,
+    suffix_rows: Annotated[
+        int | None, typer.Option("--suffix-rows", metavar="P", help="Special rows behind (detection tokens).")
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", metavar="R", help="Rows before position 0 (RoBERTa, BART: 2).")
+    ] = None,
+    outliers: Annotated[
+        str | None,
+        typer.Option(
+            "--outliers",
+            metavar="keep|ignore",
+            help="Rows at the ends that stand out by their norm: keep them apart (default in checkpoints), or not.",
+            autocompletion=lambda: ["keep", "ignore"],
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Seed of --method random.")] = 0,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            metavar="NAME",
+            help=f"As the original implementation does it: {', '.join(_PRESETS)}.",
+            autocompletion=lambda: _PRESETS,
+        ),
+    ] = None,
+    tensor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tensor", metavar="KEY", help="The table, where there are several; a glob, or given twice."
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="The model's config.json; default: beside SOURCE; none to do without.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write nothing; show the report, and every change to a folder.")
+    ] = False,
+    output: OutputPath = None,
+    format: Format = None,
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Lengthen, shorten or regrid a learned position table, alone or inside a checkpoint.
+
+    SOURCE is a bare table, a checkpoint (every other tensor keeps its bytes; only the table is held in memory, also in a
+    pipe), or a model folder, in which config, tokenizer and image processor limits change along.
+
+    The table is found by its name. Rows that are no positions (offset rows, class tokens) and rows that stand apart
+    stay as they are. New rows are untrained: fine-tune where you can.
+
+    cat model.safetensors | pe extend - --len 1024 > longer.safetensors
+
+    pe extend ./all-MiniLM-L6-v2 --len 1024 --method tile -o ./longer
+
+    pe extend ./vit-base --grid 24x24 --preset timm -o ./vit-384
+    """
+    from pe_cli.surgery.presets import Request
+
+    request = Request(
+        length=length,
+        grid=_sides("--grid", grid),
+        from_grid=_sides("--from-grid", from_grid),
+        window=_sides("--window", window),
+        from_window=_sides("--from-window", from_window),
+        method=method,
+        anchor=anchor,
+        antialias=antialias,
+        keep=keep,
+        alpha=alpha,
+        prefix=prefix_rows,
+        suffix=suffix_rows,
+        offset=offset,
+        outliers=outliers,
+        seed=seed,
+        preset=preset,
+        tensors=tuple(tensor or ()),
+    )
+    target = Target(output, format, force, json, quiet, dry_run)
+    if Path(source).is_dir():
+        _extend_folder(source, request, target, config)
+    else:
+        _extend_file(source, request, target, config)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the result goes, and what is said about it."""
+
+    output: str | None
+    format: str | None
+    force: bool
+    json: bool
+    quiet: bool
+    dry_run: bool
+
+    def __post_init__(self) -> None:
+        if self.output == "-" and (self.json or sys.stdout.isatty()):
+            raise PeError("-o - writes bytes: send stdout into a pipe or file, without --json")
+
+    @property
+    def writes(self) -> bool:
+        """Bytes go out: to a file, or into a pipe that nothing else was asked to fill."""
+        return not self.dry_run and (self.output is not None or not (self.json or sys.stdout.isatty()))
+
+    @property
+    def path(self) -> str | None:
+        return None if self.output == "-" else self.output
+
+
+def _extend_file(spec: str, request: Request, target: Target, config: str | None) -> None:
+    from dataclasses import replace
+
+    from pe_cli import provenance
+    from pe_cli.sources import open_source, split_spec
+    from pe_cli.surgery import containers
+    from pe_cli.surgery.plan import make_plan
+
+    path, named = split_spec(spec)
+    if named is not None:
+        request = replace(request, tensors=(*request.tensors, named))
+    model = _config_of(path, config)
+    if not target.writes and target.format:
+        raise PeError(f"--format {target.format}: nothing is written to a terminal; give -o FILE or a pipe")
+    with open_source(path) as source:
+        text = "" if model is None else provenance.canonical(model.data)
+        plan = make_plan(source.tensors, request, model, source.label, text)
+        command = shlex.join(command_words(spec, request))
+        about = provenance.metadata(command, "extend", _parameters(request), {})
+        if target.writes:
+            reports = containers.rewrite(
+                source, plan, target.path, metadata=about, format=target.format, force=target.force
+            )
+        else:
+            _, reports = containers.changed(source, plan)
+    notes = list(plan.notes)
+    if plan.edits and model is not None:
+        fields = "; ".join(map(str, plan.edits))
+        notes.append(
+            f"{model.label} must follow, and is not written: {fields} (extend the folder to have it done)"
+        )
+    _tell(command, target, reports, plan.buffers.values(), notes, None)
+
+
+def _extend_folder(path: str, request: Request, target: Target, config: str | None) -> None:
+    from pe_cli import provenance
+    from pe_cli.surgery.folder import extend_folder
+
+    if target.output is None and not target.dry_run:
+        raise PeError(
+            f"{path} is a folder: give the new one with -o FOLDER, or --dry-run to see what would change"
+        )
+    if target.output == "-" or target.format:
+        raise PeError("a folder goes to -o FOLDER, in the format that it has")
+    if config is not None:
+        raise PeError("a folder brings its own config.json; --config is for single files")
+    command = shlex.join(command_words(path, request))
+    about = provenance.metadata(command, "extend", _parameters(request), {})
+    result = extend_folder(
+        Path(path),
+        None if target.dry_run else Path(str(target.output)),
+        request,
+        metadata=about,
+        force=target.force,
+    )
+    _tell(command, target, result.reports, result.plan.buffers.values(), result.plan.notes, result.files)
+
+
+def _config_of(path: str, config: str | None) -> Any:
+    """The configuration that was named, or the one beside the file; None where there is none."""
+    from pe_cli.surgery.config import read_config
+
+    if config == NO_CONFIG:
+        return None
+    if config is not None:
+        return read_config(config)
+    beside = Path(path).parent / "config.json"
+    is_checkpoint = Path(path).suffix in (".safetensors", ".bin", ".pt", ".pth", ".h5")
+    return read_config(beside) if path != "-" and is_checkpoint and beside.is_file() else None
+
+
+def _sides(option: str, text: str | None) -> tuple[int, ...] | None:
+    """`24x32` as (24, 32); one number is both sides."""
+    if text is None:
+        return None
+    try:
+        sides = tuple(int(side) for side in text.lower().replace("×", "x").split("x"))
+    except ValueError:
+        raise PeError(f"{option} {text!r} is not a size; write it as 24x32") from None
+    return sides * 2 if len(sides) == 1 else sides
+
+
+_OPTIONS = {
+    "length": "len",
+    "prefix": "prefix-rows",
+    "suffix": "suffix-rows",
+    "from_grid": "from-grid",
+    "from_window": "from-window",
+}
+
+
+def command_words(spec: str, request: Request) -> list[str]:
+    """The command line that makes this file again: paths are cut to names, defaults left out."""
+    name = spec if spec == "-" else PurePath(spec).name
+    words = ["pe", "extend", name]
+    for field, value in vars(request).items():
+        option = _OPTIONS.get(field, field)
+        if field == "tensors":
+            words += [f"--tensor={key}" for key in value if not spec.endswith(f":{key}")]
+        elif field == "antialias" and value is not None:
+            words.append("--antialias" if value else "--no-antialias")
+        elif isinstance(value, tuple):
+            words.append(f"--{option}={'x'.join(map(str, value))}")
+        elif value is not None and (field != "seed" or value):
+            words.append(f"--{option}={value}")
+    return words
+
+
+def _parameters(request: Request) -> dict[str, Any]:
+    return {name: value for name, value in vars(request).items() if value not in (None, ())}
+
+
+def _tell(command: str, target: Target, reports: Any, buffers: Any, notes: list[str], files: Any) -> None:
+    changed = [{"tensor": b.old.name, "what": b.what, "shape": list(b.new.shape)} for b in buffers]
+    if target.json:
+        from pe_cli import provenance
+
+        record = {
+            "schema": SCHEMA,
+            "command": command,
+            "output": target.output if target.writes else None,
+            "tables": [report.json() for report in reports],
+            "buffers": changed,
+            "files": None if files is None else [change.json() for change in files],
+            "notes": notes,
+        }
+        print(provenance.canonical(provenance.jsonable(record)))
+    if not target.quiet:
+        from pe_cli.render.extend import show
+
+        show(reports, changed, notes, files, where=target.output or "stdout" if target.writes else None)

@@ -1,0 +1,96 @@
+"""The report of `pe extend` on stderr: plain lines, so that a pipeline does not wait for a table to be drawn."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pe_cli.surgery.folder import FileChange
+    from pe_cli.surgery.report import Geometry, TableReport
+
+MOST_ALIKE = 3
+UNTRAINED = "new rows are untrained: fine-tune, or measure, before you rely on positions beyond the old ones"
+
+
+def show(
+    reports: Sequence[TableReport],
+    buffers: Sequence[Mapping[str, Any]],
+    notes: Iterable[str],
+    files: Sequence[FileChange] | None,
+    *,
+    where: str | None,
+) -> None:
+    """Print the reports; of many tables alike (one in each layer) the first few, and how many more."""
+    for line in lines(reports, buffers, notes, files, where=where):
+        print(line, file=sys.stderr)
+
+
+def lines(
+    reports: Sequence[TableReport],
+    buffers: Sequence[Mapping[str, Any]],
+    notes: Iterable[str],
+    files: Sequence[FileChange] | None,
+    *,
+    where: str | None,
+) -> Iterator[str]:
+    """The lines that `show` prints."""
+    for report in reports[:MOST_ALIKE]:
+        yield from _table(report)
+    if len(reports) > MOST_ALIKE:
+        yield f"and {len(reports) - MOST_ALIKE} more tables (--json has them all)"
+    for buffer in buffers[:MOST_ALIKE]:
+        yield f"{buffer['tensor']} -> {buffer['shape']} ({buffer['what']})"
+    if len(buffers) > MOST_ALIKE:
+        yield f"and {len(buffers) - MOST_ALIKE} more buffers"
+    said = dict.fromkeys([*(note for report in reports for note in report.notes), *notes])
+    for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
+        yield f"warning: {warning}"
+    for note in said:
+        yield f"note: {note}"
+    if any(report.new for report in reports):
+        yield f"note: {UNTRAINED}"
+    for change in files or ():
+        yield from change.lines()
+    yield f"written to {where}" if where else "nothing was written: give -o FILE, or send stdout into a pipe"
+
+
+def _table(report: TableReport) -> Iterator[str]:
+    layout = report.layout
+    old, new = report.shape
+    yield f"{report.name}  {report.dtype}  {list(old)} -> {list(new)}  {report.way}"
+    usable = prod(report.sizes)
+    special = layout.prefix + layout.suffix
+    behind = f", {layout.suffix} behind" if layout.suffix else ""
+    rows = (
+        f" (rows {layout.rows} -> {usable + special}, {layout.prefix} special in front{behind})"
+        if special
+        else ""
+    )
+    if len(layout.old) > 1:
+        size = f"{'x'.join(map(str, layout.old))} -> {'x'.join(map(str, report.sizes))}"
+    else:
+        size = f"{layout.usable} -> {usable} usable"
+    place = " where they were" if report.in_place and report.kept else ""
+    yield f"  positions   {size}{rows}"
+    yield f"  rows        {report.kept} kept{place}, {report.dropped} dropped, {report.new} new"
+    yield f"  norm        {_norm(report.before)} -> {_norm(report.after)}"
+    lags = ",".join(str(lag) for lag in report.before.cosine)
+    if lags:
+        yield f"  cosine      {_cosine(report.before)} -> {_cosine(report.after)} (lag {lags})"
+    if report.after.seam:
+        cosine, row = report.after.seam
+        was = f"{report.before.seam[0]:.3f} -> " if report.before.seam else ""
+        yield f"  worst seam  {was}{cosine:.3f} between rows {row} and {row + 1}"
+    rank = f"{report.before.rank:.1f} -> {report.after.rank:.1f}"
+    yield f"  rank        {rank} effective; {report.duplicates} duplicates; rounding error {report.rounding:.2g}"
+
+
+def _norm(of: Geometry) -> str:
+    return f"{of.norm[0]:.3f} ({of.norm[1]:.3f}..{of.norm[2]:.3f})"
+
+
+def _cosine(of: Geometry) -> str:
+    return " ".join(f"{value:.3f}" for value in of.cosine.values())

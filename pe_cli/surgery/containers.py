@@ -1,0 +1,150 @@
+"""Any source into any file, with the tables of a plan changed: bare tables, npz, HDF5, torch checkpoints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.dtypes import numpy_dtype
+from pe_cli.errors import PeError
+from pe_cli.formats import TensorSpec, open_sink, refuse_same_file
+from pe_cli.formats.atomic import Output, open_output
+from pe_cli.formats.base import READABLE, default_format
+from pe_cli.formats.safetensors import SafetensorsReader
+from pe_cli.sources import Source
+from pe_cli.surgery import stream
+from pe_cli.surgery.plan import Plan
+from pe_cli.surgery.report import TableReport
+from pe_cli.surgery.table import TableChange
+
+COPY = 1 << 20
+
+
+def target_format(source: Source, plan: Plan, path: str | None, given: str | None) -> str:
+    """The format to write: the one given, the one of the file's name; into a pipe the one that came, where it can."""
+    if given is None and path is None:
+        several = len(source.tensors) > 1
+        return {"safetensors": "safetensors", "npy": "npy"}.get(
+            source.format, "safetensors" if several else "npy"
+        )
+    return default_format(path, [change.new for change in plan.tables.values()], given)
+
+
+def rewrite(
+    source: Source,
+    plan: Plan,
+    path: str | None,
+    *,
+    metadata: Mapping[str, str],
+    format: str | None = None,
+    force: bool = False,
+) -> list[TableReport]:
+    """Write `source` with the changes of `plan` to `path` (None: standard output), and give the reports.
+
+    What does not change keeps its bytes: from safetensors to safetensors, and from HDF5 to HDF5, all of the file;
+    into another format the values of all tensors. An `.npy` takes the one changed table alone.
+    """
+    target = target_format(source, plan, path, format)
+    refuse_same_file(path, source.stream.fd)
+    if target == "safetensors" and isinstance(source.reader, SafetensorsReader):
+        return stream.rewrite(source.stream, source.reader.header, plan, path, metadata=metadata, force=force)
+    if target == "npy" and len(plan.tables) > 1:
+        raise PeError(
+            f"{len(plan.tables)} tables change, and an .npy file takes one; write .safetensors or .npz"
+        )
+    if target == "h5" and source.format == "hdf5" and path is not None:
+        return _into_hdf5(source, plan, path, metadata=metadata, force=force)
+    kept = plan.tables if target == "npy" else source.tensors
+    specs = [new for name in kept if (new := plan.new_spec(source.tensors[name])) is not None]
+    for spec in specs:
+        if spec.dtype not in READABLE:
+            raise PeError(
+                f"{source.label}: {spec.name} holds {spec.dtype}, which cannot be written as {target}"
+            )
+    made, reports = changed(source, plan) if source.stream.seekable else ({}, [])
+    about = {**source.metadata, **metadata}
+    with open_sink(path, specs, metadata=about, format=target, force=force) as sink:
+        for spec in sink.specs:
+            if not source.stream.seekable and plan.change(spec.name) is not None:
+                one, told = changed(source, plan, spec.name)
+                made |= one
+                reports += told
+            if spec.name in made:
+                sink.write(spec.name, 0, made.pop(spec.name))
+                continue
+            start = 0
+            for rows in source.blocks(spec.name):
+                sink.write(spec.name, start, rows)
+                start += len(rows) if rows.ndim else 1
+    return reports
+
+
+def changed(
+    source: Source, plan: Plan, only: str | None = None
+) -> tuple[dict[str, NDArray[Any]], list[TableReport]]:
+    """The new values of all changed tensors, or of `only` one, and the reports of the tables among them."""
+    made: dict[str, NDArray[Any]] = {}
+    reports: list[TableReport] = []
+    for name in source.tensors:
+        change = plan.change(name)
+        if change is None or (only is not None and name != only):
+            continue
+        if isinstance(change, TableChange):
+            made[name], report = change.run(source.read(name))
+            reports.append(report)
+        elif change.make is not None:
+            made[name] = change.make(source.read(name))
+    return made, reports
+
+
+def _into_hdf5(
+    source: Source, plan: Plan, path: str, *, metadata: Mapping[str, str], force: bool
+) -> list[TableReport]:
+    """A copy of the whole file, groups and attributes too, in which the changed datasets are put anew."""
+    import h5py
+
+    made, reports = changed(source, plan)
+    with open_output(path, force=force) as output:
+        if not output.seekable:
+            raise PeError(f"{path} cannot seek, which HDF5 needs; write to a file")
+        _copy(source, output)
+        with os.fdopen(os.dup(output.fd), "r+b", buffering=0) as raw, h5py.File(raw, "r+") as file:
+            for change in plan.changes():
+                name = change.old.name
+                attributes = dict(file[name].attrs)
+                del file[name]
+                if name not in made:
+                    continue
+                dataset = file.create_dataset(name, data=_storable(made[name], change.new), track_times=False)
+                for key, value in attributes.items():
+                    dataset.attrs[key] = value
+            for key, text in sorted(metadata.items()):
+                file.attrs[key] = text
+    return reports
+
+
+def _storable(values: NDArray[Any], spec: TensorSpec) -> NDArray[Any]:
+    if values.dtype != numpy_dtype(spec.dtype) or values.dtype.kind == "V" or spec.dtype == "bfloat16":
+        raise PeError(f"{spec.name} is {spec.dtype} in HDF5: write it to .safetensors instead")
+    return np.ascontiguousarray(values)
+
+
+def _copy(source: Source, output: Output) -> None:
+    source.stream.seek(0)
+    buffer = memoryview(bytearray(COPY))
+    at = 0
+    while got := source.stream.readinto(buffer):
+        data = buffer[:got]
+        while data:
+            done = os.pwrite(output.fd, data, at)
+            data, at = data[done:], at + done
+
+
+def save_path(path: str | Path | None) -> str | None:
+    """None for standard output."""
+    return None if path is None or str(path) == "-" else str(path)

@@ -1,0 +1,369 @@
+"""A whole model folder, extended into a new one: the shard with the table, index, configuration, tokenizer, images."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from pe_cli.errors import PeError
+from pe_cli.formats import TensorSpec
+from pe_cli.sources import Source, open_source
+from pe_cli.surgery import containers
+from pe_cli.surgery.config import ModelConfig, edited, read_config
+from pe_cli.surgery.plan import Plan, make_plan
+from pe_cli.surgery.presets import Request
+from pe_cli.surgery.report import TableReport
+from pe_cli.surgery.table import TableChange
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+# Other copies of the weights: they would hold the old table.
+STALE = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.gguf", "*.bin.index.json")
+STALE_FOLDERS = ("onnx", "openvino", "coreml")
+DIFF_LINES = 40
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """What becomes of a file: `action` in a word, and the lines that differ where it is text."""
+
+    name: str
+    action: str
+    diff: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """One line, and the changed lines below it."""
+        yield f"{self.name}: {self.action}"
+        for line in self.diff[:DIFF_LINES]:
+            yield f"  {line}"
+
+    def json(self) -> dict[str, Any]:
+        return {"file": self.name, "action": self.action, "diff": list(self.diff)}
+
+
+@dataclass
+class Result:
+    """What was (or would be) done to a folder."""
+
+    plan: Plan
+    reports: list[TableReport] = field(default_factory=list)
+    files: list[FileChange] = field(default_factory=list)
+
+
+def extend_folder(
+    folder: Path, target: Path | None, request: Request, *, metadata: Mapping[str, str], force: bool = False
+) -> Result:
+    """Extend the model in `folder` into the new folder `target` (None: only say what would change).
+
+    Errors: no weights, a target that exists, the errors of `make_plan`.
+    """
+    if target is not None:
+        _check_target(folder, target, force)
+    shards = _shards(folder)
+    config_path = folder / "config.json"
+    config = read_config(config_path) if config_path.is_file() else None
+    with ExitStack() as stack:
+        sources = {name: stack.enter_context(open_source(str(folder / name))) for name in shards}
+        tensors = {name: spec for source in sources.values() for name, spec in source.tensors.items()}
+        label = ModelConfig(config.data, f"{folder.name}/config.json") if config else None
+        text = json.dumps(config.data) if config else ""
+        plan = make_plan(tensors, request, label, str(folder), text)
+        result = Result(plan)
+        texts = dict(_texts(folder, plan, config, tensors))
+        with _new_folder(target, force) as new:
+            for name, source in sources.items():
+                _shard(result, source, name, new, metadata)
+            for entry in sorted(folder.iterdir()):
+                if entry.name not in shards:
+                    _other(result, entry, texts, new, {spec.suffix for spec in map(Path, shards)})
+        result.reports.sort(key=lambda report: list(plan.tables).index(report.name))
+    return result
+
+
+def _check_target(folder: Path, target: Path, force: bool) -> None:
+    if target.resolve() == folder.resolve() or folder.resolve() in target.resolve().parents:
+        raise PeError(f"{target} is the model itself or inside it; give a folder elsewhere")
+    if target.exists() and not force:
+        raise PeError(f"{target} exists and is not overwritten; add --force to replace it")
+    if target.exists() and not (target / "config.json").exists() and any(target.iterdir()):
+        raise PeError(f"{target} is no model folder, and is not replaced; remove it yourself")
+
+
+def _shards(folder: Path) -> list[str]:
+    """The files that hold the weights: safetensors first, then torch."""
+    for index, single in ((INDEX, SINGLE), ("pytorch_model.bin.index.json", "pytorch_model.bin")):
+        if (folder / index).is_file():
+            names = sorted(set(read_json(folder / index).get("weight_map", {}).values()))
+            missing = [name for name in names if not (folder / name).is_file()]
+            if missing or not names:
+                raise PeError(
+                    f"{folder / index} names {missing[0] if missing else 'no files'}, which is not there"
+                )
+            if any(os.sep in name or name.startswith(".") for name in names):
+                raise PeError(f"{folder / index} names files outside the folder")
+            return names
+        if (folder / single).is_file():
+            return [single]
+    others = sorted(path.name for path in folder.glob("*.safetensors"))
+    if len(others) == 1:
+        return others
+    raise PeError(
+        f"{folder} holds no model.safetensors, its index, or pytorch_model.bin"
+        + (f"; name one of {', '.join(others)}" if others else "")
+    )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PeError(f"cannot read {path}: {error}") from error
+    if not isinstance(data, dict):
+        raise PeError(f"{path} is not a JSON object")
+    return data
+
+
+def _shard(result: Result, source: Source, name: str, new: Path | None, metadata: Mapping[str, str]) -> None:
+    plan = result.plan
+    changes = {tensor: change for tensor in source.tensors if (change := plan.change(tensor)) is not None}
+    torch = source.format == "torch"
+    if not changes and not torch:
+        if new is not None:
+            _link(Path(source.label), new / name)
+        result.files.append(FileChange(name, "the same (linked or copied)"))
+        return
+    ours = Plan(
+        tables={t: c for t, c in plan.tables.items() if t in changes},
+        buffers={t: c for t, c in plan.buffers.items() if t in changes},
+    )
+    written = SINGLE if torch and name == "pytorch_model.bin" else str(Path(name).with_suffix(".safetensors"))
+    if torch and written != SINGLE:
+        raise PeError(f"{name} is one of several torch files; convert the model to safetensors first")
+    if new is None:
+        result.reports += containers.changed(source, ours)[1]
+    else:
+        result.reports += containers.rewrite(source, ours, str(new / written), metadata=metadata)
+    action = f"{len(ours.tables)} tables and {len(ours.buffers)} buffers changed, all else the same bytes"
+    result.files.append(FileChange(written, action if written == name else f"{action}; from {name}"))
+
+
+def _other(
+    result: Result, entry: Path, texts: Mapping[str, tuple[str, str]], new: Path | None, kinds: set[str]
+) -> None:
+    stale = any(entry.match(pattern) for pattern in STALE) or (
+        entry.name.endswith(".safetensors") and ".safetensors" in kinds
+    )
+    if (stale and entry.is_file()) or entry.name in STALE_FOLDERS:
+        result.files.append(FileChange(entry.name, "left out: other weights, with the old table"))
+        return
+    if entry.name in texts:
+        old, text = texts[entry.name]
+        diff = tuple(
+            line
+            for line in difflib.unified_diff(old.splitlines(), text.splitlines(), lineterm="", n=0)
+            if not line.startswith(("---", "+++", "@@"))
+        )
+        result.files.append(FileChange(entry.name, "changed", diff))
+        if new is not None:
+            (new / entry.name).write_text(text, encoding="utf-8")
+    elif new is not None:
+        copy = shutil.copytree if entry.is_dir() else shutil.copy2
+        copy(entry, new / entry.name)
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under another name, or a copy where that cannot be."""
+    try:
+        os.link(os.path.realpath(source), target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+@contextmanager
+def _new_folder(target: Path | None, force: bool) -> Iterator[Path | None]:
+    """A folder beside `target` that takes its name when all is done, or is removed."""
+    if target is None:
+        yield None
+        return
+    try:
+        building = Path(tempfile.mkdtemp(prefix=".pe-", dir=target.absolute().parent))
+    except OSError as error:
+        raise PeError(f"cannot write {target}: {error.strerror}; make its parent folder first") from error
+    try:
+        yield building
+        building.chmod(0o755)
+        if target.exists() and force:
+            old = building.with_name(building.name + ".old")
+            os.replace(target, old)
+            os.replace(building, target)
+            shutil.rmtree(old)
+        else:
+            os.replace(building, target)
+    except BaseException:
+        with suppress(OSError):
+            shutil.rmtree(building)
+        raise
+
+
+def _texts(
+    folder: Path, plan: Plan, config: ModelConfig | None, tensors: Mapping[str, TensorSpec]
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """JSON files that change: name, old and new text."""
+    limits = Limits.of(plan)
+    for name, change in (
+        ("config.json", lambda data: edited(data, plan.edits)),
+        (INDEX, lambda data: _index(data, plan, tensors)),
+        *((name, getattr(limits, method)) for name, method in LIMITED),
+    ):
+        path = folder / name
+        if not path.is_file() or (name == "config.json" and config is None):
+            continue
+        old = path.read_text(encoding="utf-8")
+        data = read_json(path)
+        changer: Callable[[dict[str, Any]], dict[str, Any]] = change
+        new = changer(json.loads(json.dumps(data)))
+        if new != data:
+            yield name, (old, _written(new, old))
+
+
+def _written(data: dict[str, Any], like: str) -> str:
+    """JSON with the indent, the escapes and the last line end of the text that it replaces."""
+    first = like.splitlines()[1] if like.count("\n") > 1 else ""
+    indent = len(first) - len(first.lstrip(" ")) or None
+    text = json.dumps(data, indent=indent, ensure_ascii=like.isascii())
+    return text + "\n" if like.endswith("\n") else text
+
+
+def _index(data: dict[str, Any], plan: Plan, tensors: Mapping[str, TensorSpec]) -> dict[str, Any]:
+    about = data.get("metadata", {})
+    for change in plan.changes():
+        new = plan.new_spec(change.old)
+        if isinstance(about.get("total_size"), int):
+            about["total_size"] += (new.nbytes if new else 0) - change.old.nbytes
+        if isinstance(about.get("total_parameters"), int) and isinstance(change, TableChange):
+            about["total_parameters"] += change.new.size - change.old.size
+        if new is None:
+            data["weight_map"].pop(change.old.name, None)
+    return data
+
+
+LIMITED = (
+    ("tokenizer_config.json", "tokenizer_config"),
+    ("tokenizer.json", "tokenizer"),
+    ("sentence_bert_config.json", "sentence_bert"),
+    ("generation_config.json", "generation"),
+    ("preprocessor_config.json", "preprocessor"),
+    ("processor_config.json", "processor"),
+)
+SAMPLES_PER_FRAME = 2  # Whisper: two mel frames for one position
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Old and new sizes that files around the model repeat: tokens, image sides, audio positions."""
+
+    tokens: tuple[int, int] | None = None
+    image: tuple[Any, Any] | None = None
+    audio: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, plan: Plan) -> Limits:
+        """What the plan changes, as far as its configuration edits say what it is."""
+        tokens = image = audio = None
+        for edit in plan.edits:
+            if edit.path[-1] == "max_source_positions":
+                audio = (edit.old, edit.new)
+            elif edit.path[-1] == "image_size":
+                image = image or (edit.old, edit.new)
+        if audio is None:
+            for table in plan.tables.values():
+                if table.kind == "sequence" and len(table.layout.old) == 1 and table.known:
+                    tokens = (table.layout.usable, prod(table.sizes))
+        return cls(tokens, image, audio)
+
+    def _length(self, value: Any) -> Any:
+        """A limit in tokens: raised to what is usable now, or lowered to it; one that is no limit stays."""
+        if self.tokens is None or type(value) is not int:
+            return value
+        old, new = self.tokens
+        if new > old:
+            return new if 0 < value <= old else value
+        return new if new < value < 1 << 40 else value
+
+    def tokenizer_config(self, data: dict[str, Any]) -> dict[str, Any]:
+        if "model_max_length" in data:
+            data["model_max_length"] = self._length(data["model_max_length"])
+        return data
+
+    def tokenizer(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Truncation at the new length; padding to a fixed length, which was that of truncation, to the longest."""
+        truncation, padding = data.get("truncation"), data.get("padding")
+        if isinstance(truncation, dict) and self.tokens is not None:
+            before = truncation.get("max_length")
+            truncation["max_length"] = self._length(before)
+            fixed = padding.get("strategy") if isinstance(padding, dict) else None
+            if (
+                isinstance(fixed, dict)
+                and fixed.get("Fixed") == before
+                and truncation["max_length"] != before
+            ):
+                assert isinstance(padding, dict)
+                padding["strategy"] = "BatchLongest"
+        return data
+
+    def sentence_bert(self, data: dict[str, Any]) -> dict[str, Any]:
+        if "max_seq_length" in data:
+            data["max_seq_length"] = self._length(data["max_seq_length"])
+        return data
+
+    def generation(self, data: dict[str, Any]) -> dict[str, Any]:
+        if self.tokens is not None and data.get("max_length") == self.tokens[0]:
+            data["max_length"] = self.tokens[1]
+        return data
+
+    def preprocessor(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Image sides, and for Whisper the length of a chunk."""
+        for key in ("size", "crop_size", "pad_size"):
+            if self.image is not None and key in data:
+                data[key] = self._image(data[key])
+        if self.audio is not None and isinstance(data.get("nb_max_frames"), int):
+            _chunk(data, SAMPLES_PER_FRAME * self.audio[1])
+        return data
+
+    def processor(self, data: dict[str, Any]) -> dict[str, Any]:
+        for part in ("image_processor", "feature_extractor"):
+            if isinstance(data.get(part), dict):
+                data[part] = self.preprocessor(data[part])
+        return data
+
+    def _image(self, value: Any) -> Any:
+        assert self.image is not None
+        old, new = (side if isinstance(side, list) else [side, side] for side in self.image)
+        if type(value) is int:
+            return new[0] if value == old[0] and new[0] == new[1] else value
+        if not isinstance(value, dict):
+            return value
+        if "height" in value and "width" in value:
+            fits = [value["height"], value["width"]] == old
+            return {**value, "height": new[0], "width": new[1]} if fits else value
+        sides = ("shortest_edge", "longest_edge")
+        return {key: max(new) if key in sides and side == max(old) else side for key, side in value.items()}
+
+
+def _chunk(data: dict[str, Any], frames: int) -> None:
+    hop = data.get("hop_length", 160)
+    rate = data.get("sampling_rate", 16000)
+    data["nb_max_frames"] = frames
+    data["n_samples"] = frames * hop
+    seconds = frames * hop / rate
+    data["chunk_length"] = int(seconds) if seconds == int(seconds) else seconds
