@@ -1,0 +1,9 @@
+"""From a model's configuration to its positional encoding, with where every value came from."""
+
+from __future__ import annotations
+
+from pe_cli.models.axes import place
+from pe_cli.models.resolve import resolve, resolve_configuration
+from pe_cli.models.resolved import Resolved, SideTable
+
+__all__ = ["Resolved", "SideTable", "place", "resolve", "resolve_configuration"]

@@ -1,0 +1,256 @@
+"""From a configuration to an encoding and its arguments: the one entry, for every kind of model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pe_cli.errors import PeError, no_such
+from pe_cli.models import rotary, side
+from pe_cli.models.axes import axial_arguments, axis_count, is_axial, section_arguments
+from pe_cli.models.components import choose
+from pe_cli.models.defaults import defaults, known_types
+from pe_cli.models.read import Configuration, is_gguf, read_configuration
+from pe_cli.models.resolved import Found, Ledger, Resolved
+from pe_cli.models.schemes import REFUSED, SCHEMES, Scheme
+
+
+def resolve(
+    spec: str,
+    *,
+    component: str | None = None,
+    layer_type: str | None = None,
+    seq_len: int | None = None,
+    truncate: bool | None = None,
+) -> Resolved:
+    """The encoding of the model that a file describes.
+
+    Parameters
+    ----------
+    spec : a config.json, a model folder, a .gguf file, or `-` for JSON on stdin
+    component : dotted name of a nested configuration, for composite models
+    layer_type : for models whose layer types have tables of their own
+    seq_len : length for which the table is made, where it depends on that (dynamic NTK, LongRoPE)
+    truncate : overrides what the file says on rounding YaRN's range
+
+    Raises PeError that names file, key and remedy where something is missing, of the wrong type or unknown,
+    and where the frequencies are learned or depend on data.
+    """
+    if is_gguf(spec):
+        from pe_cli.models.gguf import resolve_gguf
+
+        return resolve_gguf(spec, layer_type=layer_type, seq_len=seq_len)
+    return resolve_configuration(
+        read_configuration(spec),
+        component=component,
+        layer_type=layer_type,
+        seq_len=seq_len,
+        truncate=truncate,
+    )
+
+
+def resolve_configuration(
+    config: Configuration,
+    *,
+    component: str | None = None,
+    layer_type: str | None = None,
+    seq_len: int | None = None,
+    truncate: bool | None = None,
+) -> Resolved:
+    """`resolve` for a configuration that is read already."""
+    chosen, notes = choose(config, component)
+    ledger = Ledger(chosen, defaults(chosen.model_type))
+    ledger.notes.extend(notes)
+    if chosen.model_type in REFUSED:
+        raise PeError(
+            f"{chosen.file}: model type {chosen.model_type!r} {REFUSED[chosen.model_type]}, so no table follows from the configuration"
+        )
+    scheme = _scheme(ledger, layer_type)
+    if scheme is not None:
+        return _not_rotary(ledger, scheme)
+    _must_rotate(ledger)
+    return _rotary(ledger, layer_type, seq_len, truncate)
+
+
+def layer_types(config: Configuration) -> tuple[str, ...]:
+    """The layer types of a configuration that have a table."""
+    ledger = Ledger(config, defaults(config.model_type))
+    if config.model_type in SCHEMES:
+        return tuple(s.label for s in SCHEMES[config.model_type] if s.label)
+    return tuple(label for label, rope in rotary.layer_tables(ledger).items() if label and rope is not None)
+
+
+def _rotary(ledger: Ledger, layer_type: str | None, seq_len: int | None, truncate: bool | None) -> Resolved:
+    tables = rotary.layer_tables(ledger)
+    label = rotary.label_of(ledger, tables, layer_type)
+    rope = tables[label]
+    assert rope is not None
+    name, _ = rotary.scaling_type(ledger, rope)
+    dim, partial = rotary.width(ledger, rope, label, name)
+    parameters: dict[str, Any] = {"dim": dim, "base": rotary.base(ledger, rope, label)}
+    axial = is_axial(ledger)
+    if dim % 2 and not axial and partial is None:
+        # An odd width has (width + 1) / 2 pairs and the odd number in its exponents.
+        parameters |= {"dim": 2 * dim, "partial": 0.5}
+        ledger.origins["partial"] = f"the odd width {dim} as half of {2 * dim}"
+    if name != "none":
+        parameters["scaling"] = name
+        ledger.origins["scaling"] = rope.path if not rope.assumed else ledger.known.described()
+    if partial is not None:
+        parameters["partial"] = partial
+    parameters |= rotary.scaling(ledger, rope, name, seq_len)
+    if truncate is not None:
+        if name != "yarn":
+            raise PeError(f"{ledger.config.file}: --truncate is for YaRN, and this model's scaling is {name}")
+        parameters["truncate"] = truncate
+        ledger.origins["truncate"] = "--truncate" if truncate else "--no-truncate"
+        ledger.warnings[:] = [w for w in ledger.warnings if "--truncate gives" not in w]
+    parameters["layout"] = ledger.known.layout
+    ledger.origins["layout"] = _layout_origin(ledger)
+    if axial:
+        parameters |= axial_arguments(ledger, dim)
+    else:
+        parameters |= section_arguments(ledger, rope, dim)
+    longest = ledger.geometry("max_position_embeddings")
+    longest_len = ledger.whole(longest) if longest else None
+    return Resolved(
+        file=ledger.config.file,
+        encoding="rope",
+        parameters=parameters,
+        origins=ledger.origins,
+        model_type=ledger.config.model_type,
+        component=ledger.config.path,
+        layer_type=label,
+        layer_types=tuple(n for n, r in tables.items() if n is not None and r is not None),
+        max_position=longest_len,
+        trained_length=parameters.get("original_len") or longest_len,
+        warnings=tuple(ledger.warnings),
+        notes=tuple(ledger.notes),
+        side_tables=side.tables(ledger, tables),
+        axes=axis_count(parameters) if axial else 1,
+    )
+
+
+def _layout_origin(ledger: Ledger) -> str:
+    if not ledger.known.known:
+        return "halves, as most models store it; the model type is not known here"
+    return f"{ledger.known.module or ledger.known.name}, {ledger.known.source}"
+
+
+def _must_rotate(ledger: Ledger) -> None:
+    """Raise where nothing says that the model rotates."""
+    known, config = ledger.known, ledger.config
+    if known.rope is not None or known.theta is not None:
+        return
+    keys = (
+        *rotary.THETA_KEYS[None],
+        *rotary.PARTIAL_KEYS,
+        "rope_scaling",
+        "rope_parameters",
+        "rotary_dim",
+        "rope_ratio",
+        "qk_rope_head_dim",
+    )
+    if any(key in config.values for key in keys):
+        if config.model_type:
+            ledger.warn(
+                f"{config.file}: model type {config.model_type!r} is not known here; it is read as a plain rotary model"
+            )
+        return
+    if not config.model_type:
+        raise PeError(
+            f"{config.file}: there is no model_type and no rope_theta in it, so nothing says which encoding the model uses"
+        )
+    near = no_such("model type", config.model_type, [*known_types(), *SCHEMES])
+    raise PeError(
+        f"{config.file}: no rotary parameters in it, and {near}".replace("; known: ", "; known here: ")[:400]
+    )
+
+
+def _scheme(ledger: Ledger, layer_type: str | None) -> Scheme | None:
+    """What the model uses instead of rotation, if it does."""
+    kind = ledger.config.values.get("position_embedding_type") or ledger.config.values.get(
+        "position_embeddings_type"
+    )
+    fitting = [s for s in SCHEMES.get(ledger.config.model_type, ()) if _applies(ledger, s)]
+    if kind == "rotary" or not fitting:
+        return None
+    if kind in ("relative_key", "relative_key_query"):
+        raise PeError(
+            f"{ledger.config.file}: position_embedding_type {kind!r} is Shaw's relative encoding, with a learned table that ends in "
+            "attention.self.distance_embedding.weight; `pe gen shaw` makes its index"
+        )
+    labels = [s.label for s in fitting if s.label]
+    if layer_type is not None:
+        named = [s for s in fitting if s.label == layer_type]
+        if not named:
+            raise no_such(
+                "layer type", layer_type, labels or ["one table for all layers: leave --layer-type out"]
+            )
+        return named[0]
+    if len(labels) > 1:
+        ledger.warn(
+            f"{ledger.config.model_type} has a table each for {' and '.join(labels)}: this is the {labels[0]}'s (--layer-type)"
+        )
+    return fitting[0]
+
+
+def _applies(ledger: Ledger, scheme: Scheme) -> bool:
+    for key, (values, default) in scheme.when.items():
+        found = ledger.in_file(key)
+        if (default if found is None else found.value) not in values:
+            return False
+    return True
+
+
+def _not_rotary(ledger: Ledger, scheme: Scheme) -> Resolved:
+    config = ledger.config
+    parameters: dict[str, Any] = dict(scheme.fixed)
+    for name in scheme.fixed:
+        ledger.origins[name] = scheme.source
+    for name, (key, default) in scheme.takes.items():
+        found = ledger.in_file(key, *rotary_names(key))
+        if found is None and default is None:
+            continue
+        if found is None:
+            found = Found(default, f"the default of model type {config.model_type!r}", assumed=True)
+        parameters[name] = ledger.record(name, found, key)
+    if scheme.encoding == "learned":
+        raise PeError(_where_it_lies(ledger, scheme, parameters))
+    if scheme.note:
+        ledger.note(scheme.note)
+    return Resolved(
+        file=config.file,
+        encoding=scheme.encoding,
+        parameters=parameters,
+        origins=ledger.origins,
+        model_type=config.model_type,
+        component=config.path,
+        layer_type=scheme.label or None,
+        layer_types=tuple(s.label for s in SCHEMES[config.model_type] if s.label),
+        warnings=tuple(ledger.warnings),
+        notes=tuple(ledger.notes),
+    )
+
+
+def rotary_names(key: str) -> tuple[str, ...]:
+    """Other names of a size, for configurations of another age."""
+    from pe_cli.models.resolved import SYNONYMS
+
+    for names in SYNONYMS.values():
+        if key in names:
+            return names
+    return ()
+
+
+def _where_it_lies(ledger: Ledger, scheme: Scheme, sizes: Mapping[str, Any]) -> str:
+    config = ledger.config
+    rows, dim = sizes.get("rows"), sizes.get("dim")
+    shape = ""
+    if isinstance(rows, int) and isinstance(dim, int):
+        shape = f" of shape ({rows + scheme.offset}, {dim})"
+    front = f", with {scheme.offset} rows in front of position 0" if scheme.offset else ""
+    return (
+        f"{config.file}: {config.model_type} has a learned table{shape}{front}: it is no function of a configuration but lies in the "
+        f"checkpoint as the tensor that ends in {scheme.where}; `pe inspect CHECKPOINT` finds it, `pe extend` lengthens it"
+    )

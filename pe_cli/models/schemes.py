@@ -1,0 +1,260 @@
+"""Models that do not rotate: which of their configurations means which encoding, or where their learned table lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+T5_TAKES = {
+    "num_buckets": ("relative_attention_num_buckets", 32),
+    "max_distance": ("relative_attention_max_distance", 128),
+}
+FAIRSEQ_TAKES = {"dim": ("d_model", 1024), "padding_idx": ("pad_token_id", 1)}
+DEBERTA_TAKES = {
+    "position_buckets": ("position_buckets", -1),
+    "max_relative_positions": ("max_relative_positions", -1),
+}
+T5_BIAS = "block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """One encoding of a model type.
+
+    label : what `--layer-type` calls it, where a model has several
+    when : keys with the values that choose it, and the class default: {key: (values, default)}
+    encoding : its name in the catalogue, or "learned" for a table in the checkpoint
+    takes : parameter of the encoding: (key of the configuration, default of the class)
+    fixed : parameters that are the same in every model of the type
+    where : for a learned table the end of its tensor's name, and the rows in front of position 0
+    """
+
+    encoding: str
+    source: str
+    label: str = ""
+    when: dict[str, tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
+    takes: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    fixed: dict[str, Any] = field(default_factory=dict)
+    where: str = ""
+    offset: int = 0
+    note: str = ""
+
+
+def _t5(source: str, bias: str = T5_BIAS) -> tuple[Scheme, ...]:
+    table = f"the learned bias is the tensor that ends in {bias}: `pe gen t5 --table FILE:TENSOR` expands it"
+    both = {"takes": T5_TAKES, "source": source}
+    return (
+        Scheme("t5", label="encoder", fixed={"bidirectional": True}, note=table, **both),  # type: ignore[arg-type]
+        Scheme("t5", label="decoder", fixed={"bidirectional": False}, note=table, **both),  # type: ignore[arg-type]
+    )
+
+
+def _fairseq(source: str) -> tuple[Scheme, ...]:
+    return (Scheme("sinusoidal", source, takes=FAIRSEQ_TAKES, fixed={"style": "fairseq"}),)
+
+
+def _learned(where: str, rows: str, width: str, source: str, offset: int = 0) -> tuple[Scheme, ...]:
+    return (
+        Scheme(
+            "learned", source, takes={"rows": (rows, None), "dim": (width, None)}, where=where, offset=offset
+        ),
+    )
+
+
+def _bert(source: str, offset: int = 0) -> tuple[Scheme, ...]:
+    where = "embeddings.position_embeddings.weight"
+    return _learned(where, "max_position_embeddings", "hidden_size", source, offset)
+
+
+def _two_stacks(encoder: Scheme, decoder: Scheme) -> tuple[Scheme, ...]:
+    return (encoder, decoder)
+
+
+def _bart(source: str, offset: int) -> tuple[Scheme, ...]:
+    return _learned("embed_positions.weight", "max_position_embeddings", "d_model", source, offset)
+
+
+def _wpe(source: str) -> tuple[Scheme, ...]:
+    return _learned("wpe.weight", "n_positions", "n_embd", source)
+
+
+SCHEMES: dict[str, tuple[Scheme, ...]] = {
+    "bloom": (
+        Scheme(
+            "alibi", "modeling_bloom.py, build_alibi_tensor", takes={"heads": ("n_head", 8)}, fixed={"form": "key"}
+        ),
+    ),
+    "mpt": (
+        Scheme(
+            "alibi",
+            "modeling_mpt.py, build_mpt_alibi_tensor",
+            when={"attn_config.alibi": ((True,), True)},
+            takes={"heads": ("n_heads", 16), "bias_max": ("attn_config.alibi_bias_max", 8)},
+            fixed={"form": "mpt"},
+        ),
+        *_learned("wpe.weight", "max_seq_len", "d_model", "llm-foundry, modeling_mpt.py"),
+    ),
+    "falcon": (
+        Scheme(
+            "alibi",
+            "modeling_falcon.py, build_alibi_tensor",
+            when={"alibi": ((True,), False)},
+            takes={"heads": ("num_attention_heads", 71)},
+            fixed={"form": "key"},
+            note="Falcon computes this bias in bfloat16 and divides it by sqrt(head_dim) with the logits",
+        ),
+    ),
+    "t5": _t5("modeling_t5.py"),
+    "mt5": _t5("modeling_mt5.py"),
+    "umt5": _t5("modeling_umt5.py", "block.N.layer.0.SelfAttention.relative_attention_bias.weight, one per layer"),
+    "longt5": _t5("modeling_longt5.py"),
+    "switch_transformers": _t5("modeling_switch_transformers.py"),
+    "udop": _t5("modeling_udop.py"),
+    "pop2piano": _t5("modeling_pop2piano.py"),
+    "mpnet": (
+        Scheme(
+            "t5",
+            "modeling_mpnet.py, relative_position_bucket",
+            takes={"num_buckets": ("relative_attention_num_buckets", 32)},
+            fixed={"bidirectional": True, "max_distance": 128},
+            note="the learned bias is encoder.relative_attention_bias.weight; MPNet adds a learned absolute table too",
+        ),
+    ),
+    "deberta-v2": (
+        Scheme("deberta", "modeling_deberta_v2.py", when={"relative_attention": ((True,), False)}, takes=DEBERTA_TAKES),
+        *_bert("modeling_deberta_v2.py"),
+    ),
+    "deberta": (
+        Scheme(
+            "deberta",
+            "modeling_deberta.py",
+            when={"relative_attention": ((True,), False)},
+            takes={"max_relative_positions": ("max_relative_positions", -1)},
+        ),
+        *_bert("modeling_deberta.py"),
+    ),
+    "m2m_100": _fairseq("modeling_m2m_100.py"),
+    "nllb-moe": _fairseq("modeling_nllb_moe.py"),
+    "xglm": _fairseq("modeling_xglm.py"),
+    "fsmt": _fairseq("modeling_fsmt.py"),
+    "speech_to_text": (
+        Scheme(
+            "sinusoidal",
+            "modeling_speech_to_text.py",
+            takes={"dim": ("d_model", 256), "padding_idx": ("pad_token_id", 1)},
+            fixed={"style": "fairseq"},
+        ),
+    ),
+    "kosmos-2_text_model": (
+        Scheme(
+            "sinusoidal",
+            "modeling_kosmos2.py",
+            takes={"dim": ("embed_dim", 2048), "padding_idx": ("pad_token_id", 1)},
+            fixed={"style": "fairseq"},
+        ),
+    ),
+    "marian": (
+        Scheme("sinusoidal", "modeling_marian.py", takes={"dim": ("d_model", 1024)}, fixed={"style": "paper-cat"}),
+    ),
+    "pegasus": (
+        Scheme("sinusoidal", "modeling_pegasus.py", takes={"dim": ("d_model", 1024)}, fixed={"style": "paper-cat"}),
+    ),
+    "pegasus_x": (
+        Scheme("sinusoidal", "modeling_pegasus_x.py", takes={"dim": ("d_model", 1024)}, fixed={"style": "t2t"}),
+    ),
+    "informer": (
+        Scheme("sinusoidal", "modeling_informer.py", takes={"dim": ("d_model", 64)}, fixed={"style": "paper-cat"}),
+    ),
+    "autoformer": (
+        Scheme("sinusoidal", "modeling_autoformer.py", takes={"dim": ("d_model", 64)}, fixed={"style": "paper-cat"}),
+    ),
+    "ctrl": (
+        Scheme("sinusoidal", "modeling_ctrl.py", takes={"dim": ("n_embd", 1280)}, fixed={"style": "paper-cat"}),
+    ),
+    "musicgen_decoder": (
+        Scheme("sinusoidal", "modeling_musicgen.py", takes={"dim": ("hidden_size", 1024)}, fixed={"style": "t2t-cossin"}),
+    ),
+    "distilbert": (
+        Scheme(
+            "sinusoidal",
+            "modeling_distilbert.py, create_sinusoidal_embeddings",
+            when={"sinusoidal_pos_embds": ((True,), False)},
+            takes={"dim": ("dim", 768)},
+            fixed={"style": "paper"},
+            note="these are initial values: checkpoints hold the table as embeddings.position_embeddings.weight",
+        ),
+        *_learned("embeddings.position_embeddings.weight", "max_position_embeddings", "dim", "modeling_distilbert.py"),
+    ),
+    "xlm": (
+        Scheme(
+            "sinusoidal",
+            "modeling_xlm.py, create_sinusoidal_embeddings",
+            when={"sinusoidal_embeddings": ((True,), False)},
+            takes={"dim": ("emb_dim", 2048)},
+            fixed={"style": "paper"},
+        ),
+        *_learned("position_embeddings.weight", "max_position_embeddings", "emb_dim", "modeling_xlm.py"),
+    ),
+    "whisper": _two_stacks(
+        Scheme(
+            "sinusoidal",
+            "modeling_whisper.py, sinusoids",
+            label="encoder",
+            takes={"dim": ("d_model", 384)},
+            fixed={"style": "t2t"},
+        ),
+        Scheme(
+            "learned",
+            "modeling_whisper.py",
+            label="decoder",
+            takes={"rows": ("max_target_positions", 448), "dim": ("d_model", 384)},
+            where="decoder.embed_positions.weight",
+        ),
+    ),
+    "transfo-xl": (
+        Scheme("transformer-xl", "modeling_transfo_xl.py of transformers 4", takes={"dim": ("d_model", 1024)}),
+    ),
+    "xlnet": (Scheme("transformer-xl", "modeling_xlnet.py", takes={"dim": ("d_model", 1024)}),),
+    "gpt2": _wpe("modeling_gpt2.py"),
+    "gpt_bigcode": _wpe("modeling_gpt_bigcode.py"),
+    "openai-gpt": _learned("positions_embed.weight", "n_positions", "n_embd", "modeling_openai.py"),
+    "imagegpt": _wpe("modeling_imagegpt.py"),
+    "gpt_neo": _learned("wpe.weight", "max_position_embeddings", "hidden_size", "modeling_gpt_neo.py"),
+    "opt": _learned("decoder.embed_positions.weight", "max_position_embeddings", "hidden_size", "modeling_opt.py", 2),
+    "biogpt": _learned("embed_positions.weight", "max_position_embeddings", "hidden_size", "modeling_biogpt.py", 2),
+    **{name: _bart(f"modeling_{name}.py", 2) for name in ("bart", "mbart", "plbart", "mvp", "led", "trocr")},
+    **{name: _bart(f"modeling_{name.replace('-', '_')}.py", 0) for name in ("blenderbot", "blenderbot-small", "bigbird_pegasus")},
+    **{
+        name: _bert(f"modeling_{name.replace('-', '_')}.py")
+        for name in ("bert", "albert", "electra", "layoutlm", "mobilebert", "rembert", "squeezebert", "ernie", "big_bird", "megatron-bert")
+    },
+    **{
+        name: _bert(f"modeling_{name.replace('-', '_')}.py", 2)
+        for name in ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "ibert", "data2vec-text")
+    },
+    **{
+        name: _learned("embeddings.position_embedding.weight", "max_position_embeddings", "hidden_size", f"modeling_{name.partition('_')[0]}.py")
+        for name in ("clip_text_model", "siglip_text_model", "metaclip_2_text_model", "siglip2_text_model")
+    },
+    **{
+        name: _learned("embeddings.position_embeddings", "image_size", "hidden_size", f"modeling_{name}.py")
+        for name in ("vit", "deit", "dinov2", "vit_mae", "vit_msn", "dpt")
+    },
+    **{
+        name: _learned("embeddings.position_embedding.weight", "image_size", "hidden_size", f"modeling_{name.partition('_')[0]}.py")
+        for name in ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model")
+    },
+}  # fmt: skip
+
+# Rotary models whose tables are no function of their configuration.
+REFUSED = {
+    "mistral_large4_text": "multiplies its frequencies by exp(alpha), and alpha is learned: it is the tensor that ends in rotary_emb.alpha",
+    "musicflamingo": "turns by the time stamps of the audio, which are data",
+    "esmfold2": "turns by the coordinates of atoms, which are data",
+    "EsmFold2AtomEncoderConfig": "turns by the coordinates of atoms, which are data",
+}
+REFUSED_TYPES = {
+    "fope": "mixes frequencies by learned matrices for each head (FoPE)",
+    "fourier": "mixes frequencies by learned matrices for each head (FoPE)",
+    "carope": "computes its frequencies from each token (CARoPE)",
+}

@@ -1,0 +1,296 @@
+"""Write pe_cli/models/defaults.json: what each transformers model class assumes where a configuration is silent.
+
+Run with the pinned transformers of the `interop` extra:  python tools/collect_model_defaults.py
+
+For every configuration class that leads to a rotary embedding it records the fields that size and base of the
+table come from, the rotary parameters that the class fills in, its nested configurations, and the layout in
+which its rotary module returns cos and sin, found by running the module at positions 0 to 4.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+import typing
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers.configuration_utils import PreTrainedConfig
+
+TARGET = Path(__file__).parent.parent / "pe_cli" / "models" / "defaults.json"
+MODELS = Path(transformers.__file__).parent / "models"
+
+GEOMETRY = (
+    "hidden_size", "num_attention_heads", "head_dim", "max_position_embeddings", "qk_rope_head_dim",
+    "rotary_dim", "rope_theta", "compress_rope_theta", "original_max_position_embeddings", "num_hidden_layers",
+    "memory_attention_hidden_size", "memory_attention_downsample_rate", "memory_attention_num_attention_heads",
+    "no_rope_layer_interval", "image_size", "patch_size", "spatial_merge_size", "embed_dim", "attention_head_dim",
+)  # fmt: skip
+# Modules whose own forward needs more than positions: the layout is read from their source.
+READ_FROM_SOURCE = {
+    "GPTJConfig": "split", "CodeGenConfig": "split", "Glm4vTextConfig": "adjacent", "Glm4vMoeTextConfig": "half",
+    "GlmImageTextConfig": "half", "HunYuanVLTextConfig": "half", "CohereCompassTextConfig": "half", "Llama4VisionConfig": "complex",
+}  # fmt: skip
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    transformers.logging.set_verbosity_error()
+    classes = configuration_classes()
+    rotary = rotary_modules()
+    share_with_components(rotary, classes)
+    entries = {}
+    for cls in classes:
+        entry = describe(cls, rotary.get(cls.__name__))
+        if entry:
+            entries.setdefault(cls.model_type or cls.__name__, entry)
+    keep = reachable(entries)
+    record = {
+        "source": f"transformers {transformers.__version__}, configuration_*.py and modeling_*.py",
+        "models": {name: entries[name] for name in sorted(keep)},
+    }
+    lines = ",\n".join(
+        f"{json.dumps(k)}:{json.dumps(v, sort_keys=True)}" for k, v in record["models"].items()
+    )
+    TARGET.write_text(f'{{"source":{json.dumps(record["source"])},"models":{{\n{lines}\n}}}}\n')
+    print(f"{len(keep)} model types, {TARGET.stat().st_size >> 10} KiB")
+
+
+def configuration_classes() -> list[type[PreTrainedConfig]]:
+    """Every configuration class, in a fixed order, the one that Auto classes choose first for its model type."""
+    found: dict[str, type[PreTrainedConfig]] = {}
+    for path in sorted(MODELS.glob("*/configuration_*.py")):
+        module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")
+        for value in vars(module).values():
+            if (
+                inspect.isclass(value)
+                and issubclass(value, PreTrainedConfig)
+                and value.__module__ == module.__name__
+            ):
+                found[value.__name__] = value
+    return list(found.values())
+
+
+def rotary_modules() -> dict[str, type]:
+    """The rotary module of each configuration class, by the annotation of its constructor."""
+    found = {}
+    for path in sorted(MODELS.glob("*/modeling_*.py")):
+        names = re.findall(r"^class (\w*(?:Rotary|Rope)\w*Embedding)\(", path.read_text(), re.M)
+        if not names:
+            continue
+        module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")
+        for name in names:
+            cls = getattr(module, name)
+            for parameter in inspect.signature(cls.__init__).parameters.values():
+                for annotated in (parameter.annotation, *typing.get_args(parameter.annotation)):
+                    if isinstance(annotated, str):
+                        annotated = getattr(module, annotated, None)
+                    if inspect.isclass(annotated) and issubclass(annotated, PreTrainedConfig):
+                        found.setdefault(annotated.__name__, cls)
+    return found
+
+
+def share_with_components(rotary: dict[str, type], classes: list[type[PreTrainedConfig]]) -> None:
+    """A module declared for a composite serves its nested text configurations."""
+    for cls in classes:
+        module = rotary.get(cls.__name__)
+        if module is None:
+            continue
+        for key in getattr(cls, "sub_configs_defaults", None) or {}:
+            nested = getattr(cls(), key, None)
+            if isinstance(nested, PreTrainedConfig) and nested.default_rope_type == "default":
+                same_family = type(nested).__module__ == cls.__module__
+                if same_family and getattr(nested, "rope_parameters", None):
+                    rotary.setdefault(type(nested).__name__, module)
+
+
+def describe(cls: type[PreTrainedConfig], rotary: type | None) -> dict[str, Any]:
+    """What the class assumes; empty where it cannot be made without arguments."""
+    try:
+        config = cls()
+    except Exception:
+        return {}
+    aliases = {k: v for k, v in (cls.attribute_map or {}).items() if k in GEOMETRY and isinstance(v, str)}
+    fields = {}
+    for key in GEOMETRY:
+        value = inspect.getattr_static(cls, aliases.get(key, key), None)
+        if isinstance(value, (int, float, list)) and not isinstance(value, bool):
+            fields[key] = value
+    entry: dict[str, Any] = {"class": cls.__name__}
+    components = components_of(config)
+    if components:
+        entry["components"] = components
+    if aliases:
+        entry["aliases"] = aliases
+    if fields:
+        entry["fields"] = fields
+    rope = getattr(config, "rope_parameters", None)
+    legacy = any(k in fields for k in ("rotary_dim", "rope_theta"))
+    if not rope and not legacy and (rotary is None or components):
+        return entry if components else {}
+    entry["rope"] = rope or {}
+    entry["theta"] = cls.default_theta
+    if cls.default_rope_type != "default":
+        entry["axial"] = True
+    entry |= behaviour(cls, config, rope or {})
+    magnitude = yarn_magnitude(cls)
+    if magnitude is not None:
+        entry["attention_factor"] = magnitude
+    multiple = head_multiple(cls, config, fields)
+    if multiple is not None:
+        entry["head_multiple"] = multiple
+    if rotary is not None and "partial_rotary_factor" not in inspect.getsource(rotary):
+        entry["partial_ignored"] = True
+    assumed = partial_in_code(rotary)
+    if assumed is not None:
+        entry.setdefault("partial", assumed)
+    if rotary is not None:
+        entry["rotary"] = rotary.__name__
+    entry["layout"] = READ_FROM_SOURCE.get(cls.__name__) or (layout(rotary, config) if rotary else "half")
+    if rotary is not None and "slice(offset, length" in inspect.getsource(rotary):
+        entry["interleaved"] = True
+    sections = section_defaults(rotary)
+    if sections:
+        entry["sections"] = sections
+    return entry
+
+
+def behaviour(cls: type[PreTrainedConfig], config: PreTrainedConfig, rope: dict[str, Any]) -> dict[str, Any]:
+    """What the class does with rotary keys that a file gives, found by giving them."""
+    found: dict[str, Any] = {}
+    if not reads_theta(cls):
+        found["theta_ignored"] = True
+    labels = [key for key, value in rope.items() if isinstance(value, dict) or value is None]
+    if labels:
+        found["scaled"] = scaled_labels(cls, labels)
+        heads = {}
+        for label in labels:
+            try:
+                heads[label] = config.per_layer_config[label].head_dim
+            except Exception:
+                heads = {}
+                break
+        if len(set(heads.values())) > 1:
+            found["head_dims"] = heads
+        return found
+    try:
+        filled = cls(rope_parameters={"rope_type": "default", "rope_theta": 7.0}).rope_parameters
+        if filled.get("partial_rotary_factor") is not None:
+            found["partial"] = filled["partial_rotary_factor"]
+    except Exception:
+        pass
+    return found
+
+
+def reads_theta(cls: type[PreTrainedConfig]) -> bool:
+    """Whether a `rope_theta` beside the rotary parameters has an effect, as it had in transformers 4."""
+    try:
+        return "12345.0" in json.dumps(getattr(cls(rope_theta=12345.0), "rope_parameters", None))
+    except Exception:
+        return True
+
+
+def yarn_magnitude(cls: type[PreTrainedConfig]) -> float | None:
+    """The attention factor that the class adds to YaRN parameters without one."""
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+    try:
+        filled = cls(rope_scaling=yarn).rope_parameters
+    except Exception:
+        return None
+    parts = [filled, *(part for part in filled.values() if isinstance(part, dict))]
+    return next((part["attention_factor"] for part in parts if "attention_factor" in part), None)
+
+
+def head_multiple(
+    cls: type[PreTrainedConfig], config: PreTrainedConfig, fields: dict[str, Any]
+) -> int | None:
+    """How many times hidden_size / num_attention_heads a head is wide, where the class computes it so."""
+    if "head_dim" in fields or not {"hidden_size", "num_attention_heads"} <= fields.keys():
+        return None
+    computed = getattr(config, "head_dim", None)
+    multiple = (
+        computed * fields["num_attention_heads"] // fields["hidden_size"] if isinstance(computed, int) else 1
+    )
+    return multiple if multiple > 1 and "qk_rope_head_dim" not in fields else None
+
+
+def scaled_labels(cls: type[PreTrainedConfig], labels: list[str]) -> list[str]:
+    """The layer types to which the class applies a flat `rope_scaling`."""
+    try:
+        filled = cls(rope_scaling={"rope_type": "linear", "factor": 2.0}).rope_parameters
+    except Exception:
+        return []
+    return [
+        label
+        for label in labels
+        if isinstance(filled.get(label), dict) and filled[label].get("factor") == 2.0
+    ]
+
+
+def partial_in_code(rotary: type | None) -> float | None:
+    """The factor that the rotary module itself assumes where the parameters have none."""
+    match = (
+        re.search(r'get\("partial_rotary_factor", ([\d.]+)\)', inspect.getsource(rotary)) if rotary else None
+    )
+    return float(match[1]) if match and float(match[1]) != 1.0 else None
+
+
+def section_defaults(rotary: type | None) -> list[int] | None:
+    match = re.search(r'get\("mrope_section", (\[[\d, ]+\])\)', inspect.getsource(rotary)) if rotary else None
+    return json.loads(match[1]) if match else None
+
+
+def components_of(config: PreTrainedConfig) -> dict[str, str]:
+    """Nested configurations by key, as model types."""
+    found = {}
+    for key in getattr(config, "sub_configs", {}) or {}:
+        nested = getattr(config, key, None)
+        if isinstance(nested, PreTrainedConfig):
+            found[key] = nested.model_type or type(nested).__name__
+    return found
+
+
+def layout(rotary: type, config: PreTrainedConfig) -> str:
+    """How the module returns cos and sin: compared at positions 0 to 4."""
+    candidates = [config, *(getattr(config, key, None) for key in getattr(config, "sub_configs", {}) or {})]
+    for candidate in candidates:
+        try:
+            module = rotary(candidate)
+        except Exception:
+            continue
+        labels = getattr(module, "layer_types", None)
+        keywords = {"layer_type": next(iter(module.rope_type))} if labels else {}
+        with torch.no_grad():
+            try:
+                result = module(torch.zeros(1, 5, 8), torch.arange(5)[None], **keywords)
+            except Exception:
+                continue
+        if isinstance(result, torch.Tensor):
+            return "complex"
+        sin = result[1].reshape(-1, result[1].shape[-1])[-1:]
+        width = sin.shape[1] // 2
+        if torch.equal(sin[:, :width], sin[:, width:]):
+            return "half"
+        return "adjacent" if torch.equal(sin[:, ::2], sin[:, 1::2]) else "split"
+    return "half"
+
+
+def reachable(entries: dict[str, dict[str, Any]]) -> set[str]:
+    """The types with rotary parameters, and the composites from which one is reached."""
+    keep = {name for name, entry in entries.items() if "rope" in entry}
+    while True:
+        more = {
+            n for n, e in entries.items() if n not in keep and keep & set(e.get("components", {}).values())
+        }
+        if not more:
+            return keep
+        keep |= more
+
+
+if __name__ == "__main__":
+    main()
