@@ -97,11 +97,12 @@ def table(
                 f"does, {DIFFUSERS_SIDE} steps a side (--interpolation-scale 1 for steps of 1)",
             )
     cells = _cells(rows, sides, style.by_columns)
-    steps = _steps(sides, base_size, interpolation_scale)
+    per_cell = _steps(sides, base_size, interpolation_scale)
     out = np.empty((len(rows), dim), numpy_dtype(dtype))
     for axis, columns, width in _parts(style, dim, len(sides)):
         index, back = np.unique(cells[axis], return_inverse=True)
-        where = index * steps[axis] if steps[axis] != 1 else index
+        steps, cells_per_step = per_cell[axis]
+        where = index if steps == cells_per_step else index * steps / cells_per_step
         if style.from_one:
             where = index + 1
             if normalize:
@@ -139,8 +140,8 @@ def _cells(rows: NDArray[Any], sides: tuple[int, ...], by_columns: bool) -> tupl
 
 def _steps(
     sides: tuple[int, ...], base_size: int | None, scale: tuple[float, ...] | None
-) -> tuple[float, ...]:
-    """Distance between neighbouring cells, for each axis."""
+) -> list[tuple[int, float]]:
+    """Distance between neighbouring cells as a fraction, for each axis."""
     if base_size is not None and base_size < 1:
         raise PeError(f"base_size {base_size} is not positive")
     scales = scale or (1.0,)
@@ -150,7 +151,7 @@ def _steps(
         raise PeError(f"interpolation_scale has {len(scales)} numbers for {len(sides)} axes")
     if not all(s > 0 and math.isfinite(s) for s in scales):
         raise PeError(f"interpolation_scale {', '.join(f'{s:g}' for s in scales)} is not positive")
-    return tuple((base_size / n if base_size else 1.0) / s for n, s in zip(sides, scales, strict=True))
+    return [(base_size, n * s) if base_size else (1, s) for n, s in zip(sides, scales, strict=True)]
 
 
 def _parts(style: GridStyle, dim: int, axes: int) -> Iterator[tuple[int, Columns, int]]:
