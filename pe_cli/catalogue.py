@@ -92,7 +92,7 @@ CATALOGUE: dict[str, Entry] = {
         "relative",
         "biases:kerple",
         "kernelised distance bias, logarithmic or power",
-        "--heads 8 --len 128 --kernel log -o bias.npy",
+        "--heads 8 --len 128 --kernel log -o kerple.safetensors",
     ),
     "sandwich": Entry(
         "relative",
@@ -104,7 +104,7 @@ CATALOGUE: dict[str, Entry] = {
         "relative",
         "biases:fire",
         "functional interpolation of distance through a small network",
-        "--heads 8 --len 128 --seed 0 -o bias.npy",
+        "--heads 8 --len 128 --seed 1 -o fire.safetensors",
     ),
     "swin": Entry(
         "relative",
@@ -134,7 +134,7 @@ CATALOGUE: dict[str, Entry] = {
         "mixed",
         "mixed:tupe",
         "TUPE untied absolute correlation and relative buckets",
-        "--len 128 --heads 12 -o tupe.safetensors",
+        "--len 128 --num-buckets 32 -o tupe.safetensors",
     ),
     "cope": Entry(
         "contextual",
@@ -209,7 +209,7 @@ CATALOGUE: dict[str, Entry] = {
         "sparse",
         "sparse:position_ids",
         "position numbers of long-context schemes",
-        "--scheme self-extend --len 4096 --window 1024 --group 8 -o ids.npy",
+        "--scheme self-extend --len 4096 --window 1024 --group 8 -o ids.safetensors",
     ),
 }
 

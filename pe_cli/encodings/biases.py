@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype, round_to
-from pe_cli.encodings.distances import check_heads, checked, differences, over_distances
+from pe_cli.encodings.distances import check_heads, checked, differences, over_distances, refuse
 from pe_cli.errors import PeError
 from pe_cli.kernels import geometric, rotation_blocks
 from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors
 
 KERPLE_LEAST = 0.01
+FIRE_WIDTH = 32
 BLOCK_VALUES = 1 << 20
 
 
@@ -96,7 +97,7 @@ def kerple(
     bias_p: Array | None = None,
     bias_a: Array | None = None,
     bidirectional: bool = True,
-    seed: int = 0,
+    seed: int | None = None,
     dtype: DTypeName = "float32",
 ) -> Tensors:
     """KERPLE: a penalty by a kernel of the distance, with two learned numbers per head.
@@ -117,12 +118,14 @@ def kerple(
     bias_p : learned p, one per head
     bias_a : learned a, one per head
     bidirectional : penalise both directions, or only keys to the left of the query
-    seed : of the initial values, where they are not given
+    seed : of the initial values, where they are not given (0)
     dtype : element type of the bias
     """
     if (bias_p is None) != (bias_a is None):
         raise PeError("--bias-p and --bias-a belong together: give both or neither")
-    random = np.random.default_rng(seed)
+    if bias_p is not None:
+        refuse("nothing is drawn, --bias-p and --bias-a are given", seed=seed)
+    random = np.random.default_rng(seed or 0)
     p = _per_head(bias_p, heads, "--bias-p") if bias_p is not None else random.random(check_heads(heads)) * 2
     a = _per_head(bias_a, heads, "--bias-a") if bias_a is not None else random.random(heads)
     used_p = np.clip(p, KERPLE_LEAST, 2 if kernel == "power" else None)[:, None]
@@ -196,9 +199,9 @@ def fire(
     c: float = 0.1,
     threshold: float = 512.0,
     eps: float = 1e-6,
-    width: int = 32,
+    width: int | None = None,
     bidirectional: bool = True,
-    seed: int = 0,
+    seed: int | None = None,
     dtype: DTypeName = "float32",
 ) -> Tensors:
     """FIRE: a small network of the distance, relative to how far the query could look back.
@@ -225,9 +228,9 @@ def fire(
     c : learned scale in the logarithm
     threshold : L = |L_multiplier * init_L| of the models
     eps : added to the denominator
-    width : hidden units, where the network is drawn
+    width : hidden units, where the network is drawn (32)
     bidirectional : both directions, or 0 for keys to the right of the query
-    seed : of the initial values, where they are not given
+    seed : of the initial values, where they are not given (0)
     dtype : element type of the bias
     """
     network = _fire_network(
@@ -250,17 +253,19 @@ def fire(
 
 
 def _fire_network(
-    heads: int, width: int, seed: int, given: tuple[NDArray[Any] | None, ...]
+    heads: int, width: int | None, seed: int | None, given: tuple[NDArray[Any] | None, ...]
 ) -> dict[str, NDArray[np.float64]]:
     names = ("hidden_weight", "hidden_bias", "output_weight", "output_bias")
     options = ["--" + name.replace("_", "-") for name in names]
     if all(array is None for array in given):
+        width = FIRE_WIDTH if width is None else width
         if width < 1:
             raise PeError(f"--width {width}: at least one hidden unit is needed")
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng(seed or 0)
         limits = (1.0, 1.0, width**-0.5, width**-0.5)
         shapes = ((width, 1), (width,), (heads, width), (heads,))
         return {n: random.uniform(-x, x, s) for n, x, s in zip(names, limits, shapes, strict=True)}
+    refuse("nothing is drawn, the network is given", width=width, seed=seed)
     missing = [option for option, array in zip(options, given, strict=True) if array is None]
     if missing:
         raise PeError(f"the network needs {', '.join(missing)} too")

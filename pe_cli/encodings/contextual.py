@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.buckets import t5_buckets
-from pe_cli.encodings.distances import checked, head_table
+from pe_cli.encodings.distances import checked, head_table, refuse
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, DTypeName, Grid, Tensors
 
@@ -193,12 +193,12 @@ def global_tokens(
     *,
     scheme: Literal["longt5", "etc"] = "longt5",
     block: int = 16,
-    num_buckets: int = 32,
+    num_buckets: int | None = None,
     max_distance: int = 128,
     bidirectional: bool = True,
     table: Array | None = None,
     heads_first: bool = False,
-    dtype: DTypeName = "float32",
+    dtype: DTypeName | None = None,
 ) -> Tensors:
     """Side positions of global tokens: which relative position a token and each block summary have.
 
@@ -218,32 +218,36 @@ def global_tokens(
     length : number of tokens
     scheme : which model's rule
     block : tokens per global token
-    num_buckets : longt5: number of buckets
+    num_buckets : longt5: number of buckets (32)
     max_distance : longt5: distance, in blocks, from which all share the last bucket; etc: M, the clipping distance
     bidirectional : longt5: buckets for both directions (the encoder), or only to the left
     table : longt5: global_relative_attention_bias.weight (num_buckets, heads) or transposed
     heads_first : the table is (heads, num_buckets), where its two sides are equal and it cannot be seen
-    dtype : element type of the bias
+    dtype : element type of the bias (float32)
     """
     if length < 1 or block < 1:
         raise PeError(f"--len {length}, --block {block}: both must be at least 1")
     blocks = np.arange(length) // block
     if scheme == "etc":
-        if table is not None or not bidirectional:
-            raise PeError("--table and --causal belong to --scheme longt5")
+        longt5 = "it belongs to --scheme longt5"
+        refuse(longt5, num_buckets=num_buckets, causal=not bidirectional)
+        refuse(longt5, table=table is not None, heads_first=heads_first, dtype=dtype)
         return _etc_side_ids(blocks, max_distance)
+    if table is None:
+        refuse("buckets are whole numbers, only a --table has it", dtype=dtype, heads_first=heads_first)
+    buckets_in_all = 32 if num_buckets is None else num_buckets
     globals_ = length // block
     if not globals_:
         raise PeError(f"--len {length} is shorter than one --block {block}: there is no global token")
     blocks = np.minimum(blocks, globals_ - 1)
     side = np.arange(globals_) - blocks[:, None]
     buckets = t5_buckets(
-        side, num_buckets=num_buckets, max_distance=max_distance, bidirectional=bidirectional
+        side, num_buckets=buckets_in_all, max_distance=max_distance, bidirectional=bidirectional
     )
     tensors = {"block_ids": blocks, "side_positions": side, "side_buckets": buckets}
     if table is not None:
-        learned = head_table(table, num_buckets, rows_are="the --num-buckets", heads_first=heads_first)
-        tensors["bias"] = np.take(round_to(learned, dtype), buckets, axis=1)
+        learned = head_table(table, buckets_in_all, rows_are="the --num-buckets", heads_first=heads_first)
+        tensors["bias"] = np.take(round_to(learned, dtype or "float32"), buckets, axis=1)
     return Tensors(tensors)
 
 

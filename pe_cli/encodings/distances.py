@@ -64,6 +64,13 @@ def check_heads(heads: int) -> int:
     return heads
 
 
+def refuse(why: str, **given: Any) -> None:
+    """An error where an option was given that has nothing to act on: nothing is accepted and ignored."""
+    named = [name.replace("_", "-") for name, value in given.items() if value is not None and value is not False]
+    if named:
+        raise PeError(f"{', '.join(f'--{name}' for name in named)}: {why}")
+
+
 def head_table(
     table: NDArray[Any], rows: int, *, rows_are: str, heads_first: bool = False
 ) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import round_to
 from pe_cli.encodings.buckets import deberta_buckets, t5_buckets
-from pe_cli.encodings.distances import check_heads, checked, head_table, over_distances
+from pe_cli.encodings.distances import check_heads, checked, head_table, over_distances, refuse
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors
 
@@ -23,7 +23,7 @@ def deberta(
     max_relative_positions: int = 512,
     convention: Literal["transformers", "original"] = "transformers",
     table: Array | None = None,
-    dtype: DTypeName = "float32",
+    dtype: DTypeName | None = None,
 ) -> Tensors:
     """DeBERTa's logarithmic buckets, the index of its relative table, and the absolute part of its decoder.
 
@@ -49,7 +49,7 @@ def deberta(
     convention : beyond that distance, original clips it first, so that index 0 is never read; transformers
         does not, and reads row 0 to the right of it
     table : learned absolute positions (positions, dim)
-    dtype : element type of the absolute part
+    dtype : element type of the absolute part (float32)
     """
     if max_relative_positions < 1:
         raise PeError(f"--max-relative-positions {max_relative_positions}: it must be at least 1")
@@ -74,10 +74,13 @@ def deberta(
         "relative_bucket": over_distances(bucket, minus_key),
         "relative_index": over_distances(lambda r: np.clip(bucket(r) + span, 0, 2 * span - 1), minus_key),
     }
-    if table is not None:
+    if table is None:
+        refuse("buckets are whole numbers, only a --table has it", dtype=dtype)
+    else:
         if queries is None:
             raise PeError("--table: absolute positions need --len or --q-len, a list of distances has none")
-        tensors["absolute"] = round_to(_rows(checked(table, "--table", dims=2), queries, "--table"), dtype)
+        rows = _rows(checked(table, "--table", dims=2), queries, "--table")
+        tensors["absolute"] = round_to(rows, dtype or "float32")
     return Tensors(tensors)
 
 
@@ -98,7 +101,7 @@ def tupe(
     max_distance: int = 128,
     untie_cls: bool = True,
     heads_first: bool = False,
-    dtype: DTypeName = "float32",
+    dtype: DTypeName | None = None,
 ) -> Tensors:
     """TUPE: position-to-position correlation, kept apart from the words, beside T5's relative buckets.
 
@@ -131,7 +134,7 @@ def tupe(
     max_distance : distance from which all share the last bucket
     untie_cls : treat the class token apart
     heads_first : the relative table is (heads, rows), where its two sides are equal and it cannot be seen
-    dtype : element type of the biases
+    dtype : element type of the biases (float32)
     """
     if num_buckets % 2:
         raise PeError(f"--num-buckets {num_buckets}: both directions need an even number")
@@ -143,13 +146,21 @@ def tupe(
         index[:, keys == 0] = num_buckets
         index[queries == 0, :] = num_buckets // 2
     tensors = {"relative_index": index}
-    if relative_table is not None:
-        rows = num_buckets + untie_cls
-        learned = head_table(relative_table, rows, rows_are="the relative rows", heads_first=heads_first)
-        tensors["relative_bias"] = np.take(round_to(learned, dtype), index, axis=1)
+    stored = dtype or "float32"
     absolute = {"table": table, "query-weight": query_weight, "key-weight": key_weight}
     extras = (query_bias, key_bias, norm_weight, norm_bias)
-    if any(part is not None for part in (*absolute.values(), *extras)):
+    has_absolute = any(part is not None for part in (*absolute.values(), *extras))
+    if not has_absolute:
+        refuse("only the absolute part has heads to split: give its --table", heads=heads)
+    if relative_table is None:
+        refuse("it is about a --relative-table", heads_first=heads_first)
+        if not has_absolute:
+            refuse("an index is whole numbers, only a table has it", dtype=dtype)
+    else:
+        rows = num_buckets + untie_cls
+        learned = head_table(relative_table, rows, rows_are="the relative rows", heads_first=heads_first)
+        tensors["relative_bias"] = np.take(round_to(learned, stored), index, axis=1)
+    if has_absolute:
         missing = [f"--{name}" for name, part in absolute.items() if part is None]
         if missing or heads is None:
             raise PeError(f"the absolute part needs {', '.join(missing or ['--heads'])} too")
@@ -163,7 +174,7 @@ def tupe(
             queries,
             keys,
             untie_cls,
-            dtype,
+            stored,
         )
     return Tensors(tensors)
 

@@ -19,6 +19,7 @@ from pe_cli.encodings.distances import (
     checked,
     head_table,
     over_distances,
+    refuse,
 )
 from pe_cli.errors import PeError
 from pe_cli.kernels import geometric, rotation_blocks
@@ -40,7 +41,7 @@ def t5(
     max_distance: int = 128,
     bidirectional: bool = True,
     heads_first: bool = False,
-    dtype: DTypeName = "float32",
+    dtype: DTypeName | None = None,
 ) -> NDArray[Any]:
     """T5 buckets of relative distance, or the bias of a learned table.
 
@@ -62,16 +63,17 @@ def t5(
     max_distance : distance from which all share the last bucket
     bidirectional : buckets for keys to the right too (encoder), or only to the left (decoder)
     heads_first : the table is (heads, num_buckets), where its two sides are equal and it cannot be seen
-    dtype : element type of the bias
+    dtype : element type of the bias (float32)
     """
 
     def buckets(d: NDArray[np.int64]) -> NDArray[np.int64]:
         return t5_buckets(d, num_buckets=num_buckets, max_distance=max_distance, bidirectional=bidirectional)
 
     if table is None:
+        refuse("buckets are whole numbers, only a --table has it", dtype=dtype, heads_first=heads_first)
         return over_distances(buckets, distances)
     learned = head_table(table, num_buckets, rows_are="the --num-buckets", heads_first=heads_first)
-    return over_distances(lambda d: learned[:, buckets(d)], distances, dtype)
+    return over_distances(lambda d: learned[:, buckets(d)], distances, dtype or "float32")
 
 
 def _descending_distances(length: int, *, bidirectional: bool = False, **_: Any) -> NDArray[np.int64]:
@@ -174,7 +176,7 @@ def shaw(
     max_right: int | None = None,
     numbering: Annotated[str, SHAW_CHOICE] = "shaw",
     table: Array | None = None,
-    dtype: DTypeName = "float32",
+    dtype: DTypeName | None = None,
 ) -> NDArray[Any]:
     """Clipped relative index of Shaw et al., or the vectors of a learned table.
 
@@ -194,7 +196,7 @@ def shaw(
     numbering : which row a distance d reads: shaw: clip(d)+M; reversed: clip(-d)+M (relative_key of BERT,
         M = its positions - 1); speecht5: clip(-d, -M, M-1)+M, 2M rows; etc: 0 itself, 1..M right, M+1..2M left
     table : learned vectors, one row per index
-    dtype : element type of the vectors
+    dtype : element type of the vectors (float32)
     """
     numbering = canonical(numbering, SHAW_CHOICE)
     right = max_distance if max_right is None else max_right
@@ -205,8 +207,9 @@ def shaw(
     rows, rule = SHAW_NUMBERINGS[numbering]
     index = over_distances(lambda d: rule(d, max_distance, right), distances)
     if table is None:
+        refuse("an index is whole numbers, only a --table has it", dtype=dtype)
         return index
     learned = checked(table, "--table", dims=2)
     if len(learned) != rows(max_distance, right):
         raise PeError(f"--table has {len(learned)} rows, this index has {rows(max_distance, right)}")
-    return np.take(round_to(learned, dtype), index, axis=0)
+    return np.take(round_to(learned, dtype or "float32"), index, axis=0)

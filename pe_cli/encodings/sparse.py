@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype, round_to
+from pe_cli.encodings.distances import refuse
 from pe_cli.encodings.long_context import ALIASES, SCHEMES, apply_scheme
 from pe_cli.errors import PeError
 from pe_cli.kernels import geometric, rotations
@@ -23,8 +24,8 @@ def axial(
     dims: Ints,
     combine: Literal["concat", "sum"] = "concat",
     init: Literal["normal", "sinusoidal"] = "normal",
-    std: float = 1.0,
-    seed: int = 0,
+    std: float | None = None,
+    seed: int | None = None,
     expand: bool = False,
     dtype: DTypeName = "float32",
 ) -> Tensors:
@@ -32,8 +33,9 @@ def axial(
 
     Position p has the row-major indices (p // s_2, p % s_2) on a grid (s_1, s_2), or of more axes, and its code
     is the tables' rows side by side (concat) or their sum. Tensors: `factor_0`, `factor_1`, … (s_a, d_a), which
-    is all that a model stores; the product of 512 x 1,024 positions is never made unless asked for: with
-    --expand `axial` (positions, width) for the positions asked for, or for all of them.
+    is all that a model stores, and `indices` (positions, axes), int64, the rows of the factors that each position
+    reads. The product of 512 x 1,024 positions is never made unless asked for: --expand gives `axial`
+    (positions, width) instead.
 
     Extrapolates: no, the grid holds prod(shape) positions. Added to the embedding. Used by Reformer.
 
@@ -41,14 +43,14 @@ def axial(
 
     Parameters
     ----------
-    positions : positions to expand (n,), below prod(shape)
+    positions : positions (n,), below prod(shape); with --expand all of them where none are given
     shape : length of each axis, for example 64,64
     dims : width of each axis's table, for example 64,192; all the same where they are summed
     combine : put the rows side by side, or add them
     init : initial values: normal (learned later), or the sinusoidal code of each index
-    std : standard deviation of the normal initial values (axial_norm_std of Reformer)
-    seed : of the normal initial values
-    expand : write the rows of positions instead of the factors
+    std : standard deviation of the normal initial values (1; axial_norm_std of Reformer)
+    seed : of the normal initial values (0)
+    expand : write the rows of the positions instead of factors and indices
     dtype : element type
     """
     if len(shape) != len(dims) or not shape or min(*shape, *dims, 1) < 1:
@@ -57,20 +59,20 @@ def axial(
         )
     if combine == "sum" and len(set(dims)) > 1:
         raise PeError(f"--dims {_spell(dims)}: tables that are summed have the same width")
-    if init != "normal" and (std != 1.0 or seed):
-        raise PeError("--std and --seed belong to --init normal")
-    factors = _axial_factors(tuple(shape), tuple(dims), init, std, seed)
-    if not expand:
-        if positions is not None:
-            raise PeError("the factors have no rows of positions: --expand writes those")
-        return Tensors({f"factor_{axis}": round_to(table, dtype) for axis, table in enumerate(factors)})
+    if init != "normal":
+        refuse("it belongs to --init normal", std=std, seed=seed)
+    factors = _axial_factors(tuple(shape), tuple(dims), init, 1.0 if std is None else std, seed or 0)
     size = math.prod(shape)
-    where = np.arange(size) if positions is None else np.asarray(positions)
+    asked = np.arange(size if expand else 0) if positions is None else positions
+    where = np.asarray(asked)
     if where.ndim != 1 or where.dtype.kind not in "iu":
         raise PeError("axial positions are whole numbers on one axis")
     if len(where) and not (where.min() >= 0 and where.max() < size):
         raise PeError(f"--shape {_spell(shape)} holds positions 0 to {size - 1}, not {_outside(where, size)}")
     indices = np.unravel_index(where, shape)
+    if not expand:
+        tensors = {f"factor_{axis}": round_to(table, dtype) for axis, table in enumerate(factors)}
+        return Tensors(tensors if positions is None else {**tensors, "indices": np.stack(indices, axis=1)})
     if combine == "sum":
         total = sum(table[index] for table, index in zip(factors, indices, strict=True))
         return Tensors({"axial": round_to(np.asarray(total), dtype)})
@@ -104,8 +106,8 @@ def sparse_transformer(
     summary: int | None = None,
     variant: Literal["paper", "code"] = "paper",
     dim: int | None = None,
-    seed: int = 0,
-    dtype: DTypeName = "float32",
+    seed: int | None = None,
+    dtype: DTypeName | None = None,
 ) -> Tensors:
     """Sparse Transformer: which keys each head sees, and positions by row and column of the stride.
 
@@ -126,8 +128,8 @@ def sparse_transformer(
     summary : fixed: how many keys at the end of a block all later blocks see (8, or the stride if less)
     variant : strided: the paper's formula sees stride + 1 keys, its code stride keys
     dim : width of the two tables
-    seed : of their initial values, normal with deviation 0.125 / sqrt(2 dim)
-    dtype : element type of the tables
+    seed : of their initial values (0), normal with deviation 0.125 / sqrt(2 dim)
+    dtype : element type of the tables (float32)
     """
     if length < 1 or stride < 1:
         raise PeError(f"--len {length}, --stride {stride}: both must be at least 1")
@@ -148,12 +150,14 @@ def sparse_transformer(
         "row_index": index // stride,
         "column_index": index % stride,
     }
-    if dim is not None:
+    if dim is None:
+        refuse("only the tables of --dim have it", seed=seed, dtype=dtype)
+    else:
         if dim < 1:
             raise PeError(f"--dim {dim}: a table has at least one column")
-        random, deviation = np.random.default_rng(seed), 0.125 / math.sqrt(2 * dim)
+        random, deviation = np.random.default_rng(seed or 0), 0.125 / math.sqrt(2 * dim)
         for name, rows in (("row_table", -(-length // stride)), ("column_table", stride)):
-            tensors[name] = round_to(random.normal(0.0, deviation, (rows, dim)), dtype)
+            tensors[name] = round_to(random.normal(0.0, deviation, (rows, dim)), dtype or "float32")
     return Tensors(tensors)
 
 

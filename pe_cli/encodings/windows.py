@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.dtypes import round_to
-from pe_cli.encodings.distances import canonical, checked, head_table
+from pe_cli.encodings.distances import canonical, checked, head_table, refuse
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, Choice, DTypeName, Grid, Tensors
 
@@ -28,7 +28,7 @@ def swin(
     mlp_hidden_bias: Array | None = None,
     mlp_output_weight: Array | None = None,
     heads_first: bool = False,
-    dtype: DTypeName = "float32",
+    dtype: DTypeName | None = None,
 ) -> Tensors:
     """Index of the relative position of two patches in a window (Swin, BEiT), and Swin v2's coordinates.
 
@@ -55,7 +55,7 @@ def swin(
     mlp_hidden_bias : version 2: bias of the network's first layer (hidden,)
     mlp_output_weight : version 2: weight of the network's second layer (heads, hidden)
     heads_first : the table is (heads, offsets), where its two sides are equal and it cannot be seen
-    dtype : element type of coordinates and bias
+    dtype : element type of coordinates and bias (float32)
     """
     height, width = _window_sides(window, "--window")
     version = canonical(version, VERSIONS)
@@ -65,6 +65,11 @@ def swin(
         )
     if version == "2" and class_token:
         raise PeError("--class-token: only version 1 (BEiT) has it")
+    if table is None:
+        refuse("it is about a --table", heads_first=heads_first)
+        if version == "1":
+            refuse("an index is whole numbers, only a --table has it", dtype=dtype)
+    stored = dtype or "float32"
     index = _window_index(height, width, class_token)
     tensors = {"relative_position_index": index}
     learned = None
@@ -78,7 +83,7 @@ def swin(
         raise PeError("--mlp-…: only --version 2 has a network")
     if version == "2":
         coordinates = _log_coordinates((height, width), pretrained_window)
-        tensors["relative_coords_table"] = round_to(coordinates, dtype)
+        tensors["relative_coords_table"] = round_to(coordinates, stored)
         if any(part is not None for part in network):
             if table is not None:
                 raise PeError("--table and --mlp-… both give the bias: give one of them")
@@ -86,7 +91,7 @@ def swin(
         if learned is not None:
             learned = LARGEST_BIAS / (1 + np.exp(-learned))
     if learned is not None:
-        tensors["bias"] = np.take(round_to(learned, dtype), index, axis=1)
+        tensors["bias"] = np.take(round_to(learned, stored), index, axis=1)
     return Tensors(tensors)
 
 

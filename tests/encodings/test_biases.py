@@ -133,6 +133,8 @@ def test_one_query_is_its_row(function) -> None:
         lambda: kerple(PAIRS, heads=2, bias_p=np.ones(2)),
         lambda: kerple(PAIRS, heads=2, bias_p=np.ones(3), bias_a=np.ones(3)),
         lambda: kerple(PAIRS, heads=0),
+        lambda: kerple(PAIRS, heads=2, bias_p=np.ones(2), bias_a=np.ones(2), seed=0),
+        lambda: fire(TOKENS, TOKENS, heads=2, hidden_weight=np.ones((4, 1)), seed=0),
         lambda: sandwich(PAIRS, heads=2, dim=7),
         lambda: sandwich(PAIRS, heads=2, first_index=2),
         lambda: fire(TOKENS, TOKENS, heads=2, hidden_weight=np.ones((4, 1))),

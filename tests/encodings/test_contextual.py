@@ -171,6 +171,8 @@ def test_etc_side_ids() -> None:
         lambda: global_tokens(32, block=0),
         lambda: global_tokens(32, scheme="etc", bidirectional=False),
         lambda: global_tokens(32, scheme="etc", max_distance=0),
+        lambda: global_tokens(32, scheme="etc", num_buckets=32),
+        lambda: global_tokens(32, dtype="float16"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call) -> None:

@@ -114,6 +114,9 @@ def test_tupe_alone_gives_the_index() -> None:
         {"norm_bias": np.zeros(6)},
         {"relative_table": np.zeros((32, 2))},
         {"num_buckets": 31},
+        {"heads": 2},
+        {"dtype": "float16"},
+        {"relative_table": np.zeros((33, 2)), "heads": 2},
     ],
 )
 def test_tupe_refuses_what_does_not_fit(options: dict) -> None:

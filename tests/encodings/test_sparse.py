@@ -31,6 +31,13 @@ def test_axial_rows_are_those_of_the_factors(combine: str) -> None:
     assert none.shape == (0, rows.shape[1])
 
 
+def test_axial_indices_say_which_row_of_each_factor_a_position_reads() -> None:
+    made = axial(np.array([0, 5, 23]), shape=(2, 3, 4), dims=(2, 2, 2))
+    assert made["indices"].tolist() == [[0, 0, 0], [0, 1, 1], [1, 2, 3]]
+    assert made["factor_2"].shape == (4, 2)
+    assert axial(np.zeros(0, np.int64), shape=(2, 3), dims=(2, 2))["indices"].shape == (0, 2)
+
+
 def test_axial_sinusoidal_factors() -> None:
     factor = axial(shape=(5, 3), dims=(4, 2), init="sinusoidal", dtype="float64")["factor_0"]
     angles = np.arange(5)[:, None] * np.array([1.0, 0.01])
@@ -146,7 +153,7 @@ def test_lm_infinite_sees_sinks_and_a_window() -> None:
         lambda: axial(shape=(4, 4), dims=(2, 4), combine="sum"),
         lambda: axial(shape=(4, 4), dims=(2, 3), init="sinusoidal"),
         lambda: axial(shape=(4, 4), dims=(2, 4), init="sinusoidal", std=0.5),
-        lambda: axial(np.arange(3), shape=(4, 4), dims=(2, 4)),
+        lambda: axial(np.array([-1]), shape=(4, 4), dims=(2, 4)),
         lambda: axial(np.array([16]), shape=(4, 4), dims=(2, 4), expand=True),
         lambda: axial(np.array([0.5]), shape=(4, 4), dims=(2, 4), expand=True),
         lambda: sparse_transformer(8, stride=0),
@@ -155,6 +162,8 @@ def test_lm_infinite_sees_sinks_and_a_window() -> None:
         lambda: sparse_transformer(8, stride=2, pattern="fixed", summary=3),
         lambda: sparse_transformer(8, stride=2, pattern="fixed", variant="code"),
         lambda: sparse_transformer(8, stride=2, dim=0),
+        lambda: sparse_transformer(8, stride=2, seed=0),
+        lambda: sparse_transformer(8, stride=2, dtype="float16"),
         lambda: ids("strides", stride=2),
         lambda: ids("stride"),
         lambda: ids("stride", stride=2, group=3),

@@ -51,6 +51,8 @@ def test_v2_coordinates_run_to_log_of_nine() -> None:
         {"window": (7, 7), "version": "3"},
         {"window": (7, 7), "pretrained_window": (8, 8)},
         {"window": (7, 7), "version": "2", "class_token": True},
+        {"window": (7, 7), "dtype": "float16"},
+        {"window": (7, 7), "heads_first": True},
         {"window": (7, 7), "table": np.zeros((170, 3))},
         {"window": (7, 7), "mlp_hidden_bias": np.zeros(3)},
         {"window": (7, 7), "version": "2", "mlp_hidden_bias": np.zeros(3)},
