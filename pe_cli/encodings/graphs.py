@@ -1,0 +1,396 @@
+"""Encodings of the nodes of a graph: Laplacian and magnetic eigenvectors, random walks, distances."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.encodings import spectra, walks
+from pe_cli.encodings.eigen import Hermitian, Solver, Vectors
+from pe_cli.encodings.spectra import Found, Multiplet, Spectra
+from pe_cli.errors import PeError
+from pe_cli.memory import require_memory
+from pe_cli.signature import Tensors
+from pe_cli.structures import Graph
+from pe_cli.structures.graph import Rows, coalesced
+
+Isolated: TypeAlias = Literal["zero", "one"]
+Pad: TypeAlias = Literal["zero", "nan", "error"]
+Sign: TypeAlias = Literal["max-abs", "first", "random"]
+VectorNorm: TypeAlias = Literal["l2", "l1", "abs-max", "wavelength"]
+
+PADDING = {"zero": 0.0, "nan": float("nan")}
+NO_WAVE = 1e-8  # eigenvalues up to this have no wavelength
+
+
+def laplacian(
+    graph: Graph,
+    k: int,
+    *,
+    norm: Literal["sym", "rw", "none"] = "sym",
+    drop: Literal["zeros", "first", "none"] = "zeros",
+    components: Literal["joint", "each"] = "joint",
+    isolated: Isolated = "zero",
+    multiplet: Multiplet = "warn",
+    sign: Sign = "max-abs",
+    vec_norm: VectorNorm = "l2",
+    pad: Pad = "zero",
+    solver: Solver = "auto",
+    seed: int = 0,
+) -> Tensors:
+    """The k smallest eigenvectors of the graph Laplacian, one row a node (LapPE).
+
+    Tensors: eigenvectors (n, K), unit columns by default, and eigenvalues (K,), ascending. Added to the node
+    features, after a linear layer, where nodes enter the network. It belongs to one graph: it does not
+    extrapolate, and of other graphs only the eigenvalues can be compared.
+
+    With A the weights and D the degrees, the Laplacian is L = D - A (none), I - D^-½ A D^-½ (sym), or
+    I - D^-1 A (rw, whose eigenvectors are D^-½ times those of sym). Loops are left out. There are as many
+    eigenvalues 0 as components; their vectors say only which component a node is in, and are dropped by default.
+
+    Eigenvectors are free up to sign, and up to rotation where an eigenvalue is multiple. The basis written here
+    depends on the eigenspace alone: projections of single nodes, each positive at its largest entry. So two
+    runs, and different solvers, agree.
+
+    Source: Dwivedi et al., "Benchmarking Graph Neural Networks", 2020 (arXiv:2003.00982), section 4.
+
+    Parameters
+    ----------
+    graph : the graph (see `pe gen laplacian --help` for formats), or - for stdin; a directed one is made symmetric.
+    k : number of columns.
+    norm : the Laplacian: symmetric normalised, random walk, or combinatorial.
+    drop : trivial columns to leave out: all of eigenvalue zero, only the first, or none.
+    components : the k smallest of the whole graph, or of each component by itself (eigenvalues (components, k)).
+    isolated : normalised eigenvalue of a node without edges: zero as in scipy, one as in PyG and DGL.
+    multiplet : where k cuts an eigenspace: warn, extend to all of it, or refuse.
+    sign : make positive the largest entry, or the first that is not zero; or random by --seed.
+    vec_norm : scale columns to length 1 (l2), sum 1 (l1), largest 1, or the last times pi / (2 sqrt(eigenvalue)).
+    pad : what fills the columns that a graph of too few nodes does not have.
+    solver : dense up to 2,000 nodes; beyond, what suits the graph (needs scipy).
+    seed : for random signs.
+
+    Raises
+    ------
+    PeError
+        For k < 1, a graph without nodes, negative weights, or more memory than there is.
+    """
+    _check(graph, k)
+    adjacency = graph.symmetric.without_loops()
+    _not_negative(graph, adjacency)
+    matrix = _laplacian_matrix(adjacency, norm == "none", isolated)
+    half_degree = np.sqrt(np.where(matrix.diagonal > 0, adjacency.row_sums(), 1)) if norm == "rw" else None
+
+    def finish(vectors: Vectors, values: NDArray[np.float64], nodes: Any = slice(None)) -> Vectors:
+        if half_degree is not None:
+            vectors = vectors / half_degree[nodes, None]
+            vectors = vectors / np.linalg.norm(vectors, axis=0)
+        return _signed(_scaled(vectors, values, vec_norm), sign, seed)
+
+    solved = Spectra(matrix, k + 1, solver)
+    trivial = solved.with_null_vector()
+    tensors: dict[str, NDArray[Any]]
+    if components == "each":
+        kept = trivial if drop == "none" else trivial[:0]
+        found = spectra.of_each(solved, k, kept, multiplet, finish)
+        tensors = {"eigenvectors": found.vectors, "eigenvalues": found.values, "component": solved.labels}
+        facts: dict[str, Any] = {}
+    else:
+        kept = {"zeros": trivial[:0], "first": trivial[1:], "none": trivial}[drop][:k]
+        found = spectra.of_all(matrix, solved, k, kept, multiplet, solver)
+        tensors = {"eigenvectors": finish(found.vectors, found.values), "eigenvalues": found.values}
+        facts = {"multiplicities": found.multiplicities, "columns_found": len(found.values)}
+    warnings = found.warnings
+    if len(kept) >= k and components == "joint":
+        warnings += (f"all {k} columns belong to eigenvalue 0: they say only which component a node is in",)
+    facts |= {"zero_eigenvalues": len(trivial), "sign": sign}
+    if graph.directed:
+        warnings += (
+            "the graph is directed: this is the Laplacian of (A + A')/2; `magnetic` keeps directions",
+        )
+    return _finished(graph, tensors, facts | _solution(solved, found), warnings, k, pad)
+
+
+def magnetic(
+    graph: Graph,
+    k: int,
+    *,
+    q: float = 0.25,
+    q_mode: Literal["absolute", "relative"] = "absolute",
+    norm: Literal["sym", "none"] = "sym",
+    convention: Literal["half", "unit"] = "half",
+    isolated: Isolated = "zero",
+    multiplet: Multiplet = "warn",
+    pad: Pad = "zero",
+    parts: Literal["complex", "split"] = "complex",
+    solver: Solver = "auto",
+) -> Tensors:
+    """The k smallest eigenvectors of the magnetic Laplacian of a directed graph, complex.
+
+    Tensors: eigenvectors (n, K), complex, or (n, K, 2) with real and imaginary part; eigenvalues (K,), ascending.
+    Added to the node features after a layer; it belongs to one graph and does not extrapolate. Edges are taken as
+    they are written, from first to second node, with or without --directed.
+
+    L = D - A_s ∘ exp(i Θ) (none) or I - (D^-½ A_s D^-½) ∘ exp(i Θ) (sym), Θ = 2 pi q (A - A'), D the degrees of
+    A_s = (A + A')/2 (half). With convention unit A_s and A are 1 wherever there is an edge. The phase says how
+    many steps along and against the edges lie between two nodes; with q = 0.25 it comes round after four.
+    Each column is free up to a phase: the entry of largest modulus is made real and positive.
+
+    Source: Zhang et al., "MagNet", 2021 (arXiv:2102.11391), section 2; convention unit and relative q: Geisler et
+    al., "Transformers Meet Directed Graphs", 2023 (arXiv:2302.00049), section 3.
+
+    Parameters
+    ----------
+    graph : the graph, or - for stdin.
+    k : number of columns; none is dropped.
+    q : the potential, in turns for an edge.
+    q_mode : relative: q divided by the number of one-way pairs, or by n if that is less.
+    norm : symmetric normalised or combinatorial.
+    convention : half: the mean of both directions; unit: 1 wherever there is an edge.
+    isolated : normalised eigenvalue of a node without edges.
+    multiplet : where k cuts an eigenspace: warn, extend to all of it, or refuse.
+    pad : what fills the columns that a graph of too few nodes does not have.
+    parts : one complex table, or real and imaginary part on a last axis of 2.
+    solver : dense up to 2,000 nodes; beyond, what suits the graph (needs scipy).
+
+    Raises
+    ------
+    PeError
+        For k < 1, a graph without nodes, negative weights, a q that is not finite, or more memory than there is.
+    """
+    _check(graph, k)
+    if not np.isfinite(q):
+        raise PeError(f"--q {q}: give a finite number")
+    arcs = graph.arcs.without_loops()
+    _not_negative(graph, arcs)
+    one_way = _one_way_pairs(arcs)
+    turn = q / max(1, min(one_way, graph.num_nodes)) if q_mode == "relative" else q
+    matrix = _magnetic_matrix(arcs, turn, norm == "none", convention == "unit", isolated)
+    solved = Spectra(matrix, k + 1, solver)
+    found = spectra.of_all(matrix, solved, k, np.zeros(0, dtype=np.int64), multiplet, solver)
+    warnings = found.warnings
+    if not one_way or turn == 0:
+        why = "every edge goes both ways" if not one_way else "q is 0"
+        warnings += (f"{why}: this is the ordinary Laplacian, which `laplacian` gives with real vectors",)
+    vectors = found.vectors
+    tensors = {"eigenvectors": vectors, "eigenvalues": found.values}
+    facts = {"multiplicities": found.multiplicities, "columns_found": len(found.values)}
+    facts |= {"one_way_pairs": one_way, "q": turn} | _solution(solved, found)
+    tables = _finished(graph, tensors, facts, warnings, k, pad)
+    if parts == "split":
+        vectors = tables["eigenvectors"]
+        tables["eigenvectors"] = np.stack([vectors.real, vectors.imag], axis=-1)
+    return tables
+
+
+def random_walk(
+    graph: Graph, steps: int, *, loops: Literal["keep", "drop"] = "keep", space_dim: int = 0
+) -> Tensors:
+    """Probabilities that a random walk is back at its node after 1, 2, …, steps steps (RWSE, RWPE).
+
+    Shape (n, steps): entry (i, t) is (P^t)_ii with P = D^-1 A, A_ij the weight of the edge from i to j (parallel
+    edges summed) and D its row sums. A walk that meets a node without an edge onwards ends there. Added to the
+    node features where nodes enter the network. A node's row depends on its surroundings alone, so it carries
+    over to other graphs.
+
+    Source: Dwivedi et al., "Graph Neural Networks with Learnable Structural and Positional Representations",
+    2022 (arXiv:2110.07875), section 3.2.
+
+    Parameters
+    ----------
+    graph : the graph, or - for stdin; weights must not be negative.
+    steps : number of steps, the columns.
+    loops : whether an edge from a node to itself is taken.
+    space_dim : multiply column t by t^(space_dim / 2), as for graphs drawn in a space of that dimension.
+
+    Raises
+    ------
+    PeError
+        For steps < 1, a graph without nodes, negative weights, or more memory than there is.
+    """
+    _check(graph, steps, "--steps")
+    adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
+    _not_negative(graph, adjacency)
+    found = walks.return_probabilities(adjacency, steps, symmetric=not graph.directed)
+    if space_dim:
+        found *= np.arange(1, steps + 1) ** (space_dim / 2)
+    warnings: tuple[str, ...] = ()
+    if not found.any() and graph.num_edges:
+        warnings = (
+            "no walk returns within these steps (a directed graph without cycles?): the table is all zero",
+        )
+    ends = int(np.count_nonzero(np.diff(adjacency.starts) == 0))
+    return _finished(graph, {"random_walk": found}, {"nodes_without_edge_onwards": ends}, warnings)
+
+
+def shortest_path(
+    graph: Graph, *, weighted: bool = False, limit: int | None = None, unreachable: int = -1
+) -> Tensors:
+    """The number of edges on the shortest path between every two nodes (Graphormer's spatial encoding).
+
+    Tensor distance (n, n), integers (int16 up to 32,767 nodes, else int32), row = from, column = to; -1 where there
+    is no path. The index of a learned table, whose entries are added to the attention logits: clip it to the
+    rows of your table. With weighted the sum of the weights, as floats.
+
+    Source: Ying et al., "Do Transformers Really Perform Bad for Graph Representation?", 2021 (arXiv:2106.05234),
+    section 3.1.2.
+
+    Parameters
+    ----------
+    graph : the graph, or - for stdin; --directed follows edges from first to second node only.
+    weighted : weights are lengths, all positive; the least of parallel edges counts.
+    limit : paths longer than this count as none.
+    unreachable : what stands where there is no path (Graphormer: 510).
+
+    Raises
+    ------
+    PeError
+        For a graph without nodes, lengths that are not positive, or more memory than there is.
+    """
+    _check(graph, 1 if limit is None else limit, "--limit", least=0)
+    n = graph.num_nodes
+    kind = np.int16 if n <= 32767 else np.int32
+    if not np.iinfo(kind).min <= unreachable <= np.iinfo(kind).max:
+        raise PeError(f"--unreachable {unreachable} does not fit into {np.dtype(kind).name}")
+    nbytes = (16 if weighted else np.dtype(kind).itemsize) * n * n
+    require_memory(nbytes, f"a distance between every two of {n:,} nodes", "ask for a part of the graph")
+    if weighted:
+        if graph.weights is not None and graph.num_edges and graph.weights.min() <= 0:
+            raise PeError(
+                f"lengths must be positive, there is one of {graph.weights.min():g}; leave out --weighted"
+            )
+        table: NDArray[Any] = walks.lengths(graph.shortest_edges())
+        none = ~np.isfinite(table) if limit is None else table > limit
+        table[none] = unreachable
+    else:
+        table = walks.hops(graph.adjacency, limit, kind, unreachable)
+        none = table == unreachable
+    facts: dict[str, Any] = {"unreachable": unreachable, "pairs_without_path": int(np.count_nonzero(none))}
+    if not none.all():
+        facts["largest"] = table[~none].max().item()
+    return _finished(graph, {"distance": table}, facts, ())
+
+
+def _check(graph: Graph, number: int, option: str = "-k", least: int = 1) -> None:
+    if not graph.num_nodes:
+        raise PeError("the graph has no nodes; --num-nodes N gives it N isolated ones")
+    if number < least:
+        raise PeError(f"{option} {number}: give at least {least}")
+
+
+def _not_negative(graph: Graph, matrix: Rows) -> None:
+    if matrix.values.size and matrix.values.min() < 0:
+        where = int(np.argmin(matrix.values))
+        i, j = matrix.row_numbers()[where], matrix.columns[where]
+        names = graph.node_ids if graph.node_ids is not None else range(graph.num_nodes)
+        raise PeError(
+            f"the edge {names[i]} - {names[j]} has weight {matrix.values[where]:g}: "
+            "weights must not be negative; --weights none ignores them"
+        )
+
+
+def _laplacian_matrix(adjacency: Rows, combinatorial: bool, isolated: Isolated) -> Hermitian:
+    degree = adjacency.row_sums()
+    alone = degree == 0
+    rows = adjacency.row_numbers()
+    if combinatorial:
+        bound = float((degree[rows] + degree[adjacency.columns]).max(initial=0.0))
+        null = np.ones(adjacency.size)
+        return Hermitian(degree, adjacency._replace(values=-adjacency.values), bound, null)
+    root = np.sqrt(degree)
+    off = adjacency._replace(values=-adjacency.values / (root[rows] * root[adjacency.columns]))
+    own = 1.0 if isolated == "one" else 0.0
+    return Hermitian(np.where(alone, own, 1.0), off, 2.0, np.where(alone, 1 - own, root))
+
+
+def _magnetic_matrix(
+    arcs: Rows, turn: float, combinatorial: bool, unit: bool, isolated: Isolated
+) -> Hermitian:
+    rows, columns = arcs.row_numbers(), arcs.columns
+    values = np.ones(len(columns)) if unit else arcs.values
+    # real part: the undirected weight; imaginary part: the flow from i to j less that from j to i
+    pair = coalesced(
+        arcs.size,
+        np.concatenate([rows, columns]),
+        np.concatenate([columns, rows]),
+        np.concatenate([values * (0.5 + 1j), values * (0.5 - 1j)]),
+    )
+    weight, flow = pair.values.real, pair.values.imag
+    if unit:
+        weight = np.ones(len(weight))
+    hermitian = pair._replace(values=-weight * np.exp(2j * np.pi * turn * flow))
+    between = pair.row_numbers()
+    degree = pair._replace(values=weight).row_sums()
+    if combinatorial:
+        bound = float((degree[between] + degree[pair.columns]).max(initial=0.0))
+        return Hermitian(degree, hermitian, bound)
+    scale = np.sqrt(degree[between] * degree[pair.columns])
+    own = 1.0 if isolated == "one" else 0.0
+    return Hermitian(
+        np.where(degree == 0, own, 1.0), hermitian._replace(values=hermitian.values / scale), 2.0
+    )
+
+
+def _one_way_pairs(arcs: Rows) -> int:
+    rows = arcs.row_numbers()
+    low, high = np.minimum(rows, arcs.columns), np.maximum(rows, arcs.columns)
+    pairs = len(coalesced(arcs.size, low, high, np.ones(len(low))).columns)
+    return 2 * pairs - len(rows)
+
+
+def _scaled(vectors: Vectors, values: NDArray[np.float64], vec_norm: VectorNorm) -> Vectors:
+    if vec_norm == "l2" or not vectors.size:
+        return vectors
+    if vec_norm == "l1":
+        return np.asarray(vectors / np.abs(vectors).sum(axis=0))
+    scale = 1 / np.abs(vectors).max(axis=0)
+    if vec_norm == "wavelength":
+        scale *= np.pi / (2 * np.sqrt(np.where(values > NO_WAVE, values, 1.0)))
+    return np.asarray(vectors * scale)
+
+
+def _signed(vectors: Vectors, sign: Sign, seed: int) -> Vectors:
+    if not vectors.size:
+        return vectors
+    size = np.abs(vectors)
+    share = 1e-6 if sign == "first" else 1 - 1e-6
+    decisive = np.argmax(size >= share * size.max(axis=0), axis=0)
+    signs = np.sign(vectors[decisive, np.arange(vectors.shape[1])])
+    if sign == "random":
+        signs *= np.random.default_rng(seed).choice([-1.0, 1.0], vectors.shape[1])
+    return np.asarray(vectors * signs + 0.0)
+
+
+def _solution(solved: Spectra, found: Found) -> dict[str, Any]:
+    return {
+        "solver": "+".join(sorted(solved.solvers)) or "none",
+        "residual": float(f"{found.residual:.1e}"),
+        "components": len(solved.sizes),
+        "isolated_nodes": int(np.count_nonzero(solved.sizes == 1)),
+    }
+
+
+def _finished(
+    graph: Graph,
+    tensors: dict[str, NDArray[Any]],
+    facts: dict[str, Any],
+    warnings: tuple[str, ...],
+    k: int = 0,
+    pad: Pad = "zero",
+) -> Tensors:
+    """The tables with the columns that are missing, the names of the nodes, and what there is to say."""
+    if k and (found := tensors["eigenvectors"].shape[1]) < k:
+        if pad == "error":
+            raise PeError(f"-k {k}: the graph has {found} such eigenvectors; --pad zero fills up")
+        warnings += (f"the graph has {found} such eigenvectors: the other {k - found} columns are {pad}",)
+        for name in ("eigenvectors", "eigenvalues"):
+            tensors[name] = spectra.padded(tensors[name], k, PADDING[pad])
+    facts = {"nodes": graph.num_nodes, "edges": graph.num_edges, **facts}
+    if graph.both_directions:
+        facts["both_directions_stored"] = True
+    if isinstance(graph.node_ids, tuple):
+        facts["node_ids"] = list(graph.node_ids)
+    elif graph.node_ids is not None:
+        tensors["node_ids"] = graph.node_ids
+    return Tensors(tensors, facts, (*graph.notes, *warnings))

@@ -1,0 +1,272 @@
+"""Edge lists: two ids on a line, perhaps a weight, with tabs, commas, semicolons or spaces between."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError
+from pe_cli.memory import require_memory
+from pe_cli.structures.opening import Opened, blocks, decoded
+from pe_cli.structures.raw import RawGraph
+
+COMMENTS = ("#", "%")
+ENDS = (
+    ("source", "target"),
+    ("src", "dst"),
+    ("src", "dest"),
+    ("from", "to"),
+    ("fromnodeid", "tonodeid"),
+    ("node1", "node2"),
+    ("node_1", "node_2"),
+    ("u", "v"),
+    ("i", "j"),
+    ("head", "tail"),
+)
+WEIGHT_NAMES = ("weight", "weights", "w", "edge_weight")
+LARGEST_ID = 2**62
+BYTES_AN_EDGE = 120  # what an edge takes until its matrix stands
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns hold what; `weight` is None where there is none."""
+
+    delimiter: str | None
+    source: int
+    target: int
+    weight: int | None
+    text: bool
+    header: bool
+
+    @property
+    def columns(self) -> list[int]:
+        return [self.source, self.target, *([] if self.weight is None else [self.weight])]
+
+
+def read_edge_list(file: Opened, weights: str, text_ids: bool) -> RawGraph:
+    """The edges of a list. Ids are integers if those of its first line are, else text, in order of appearance."""
+    notes: list[str] = []
+    layout: Layout | None = None
+    names: dict[str, int] = {}
+    parts: list[tuple[NDArray[np.int64], NDArray[np.float64] | None]] = []
+    held = 0
+    for number, block in blocks(file):
+        rows = _Lines(file.label, number, block)
+        if layout is None:
+            layout = _layout(rows, weights, text_ids, notes)
+            if layout is None:
+                continue
+            rows.skip_header = layout.header
+        part = None if layout.text else _fast(rows, layout)
+        part = part or _careful(rows, layout, names)
+        held += part[0].shape[1]
+        require_memory(held * BYTES_AN_EDGE, f"{file.label} with {held:,} edges so far", "take a part of it")
+        parts.append(part)
+    if layout is None or not parts:
+        return RawGraph(np.zeros((2, 0), dtype=np.int64), notes=notes)
+    edges = np.concatenate([ends for ends, _ in parts], axis=1)
+    values = [values for _, values in parts if values is not None]
+    return RawGraph(
+        edges,
+        np.concatenate(values) if values else None,
+        names=list(names) if layout.text else None,
+        notes=notes,
+    )
+
+
+class _Lines:
+    """A block of lines with the number of its first; data lines are those that are neither empty nor comments."""
+
+    def __init__(self, label: str, first: int, block: bytes) -> None:
+        self.label = label
+        self.first = first
+        self.text = decoded(block, label, first)
+        self.skip_header = False
+
+    def data(self) -> Iterator[tuple[int, str]]:
+        skip = self.skip_header
+        for number, line in enumerate(self.text.split("\n"), self.first):
+            line = line.rstrip("\r")
+            if not line.strip() or line.lstrip().startswith(COMMENTS):
+                continue
+            if skip:
+                skip = False
+                continue
+            yield number, line
+
+
+def _layout(rows: _Lines, weights: str, text_ids: bool, notes: list[str]) -> Layout | None:
+    lines = [line for _, (_, line) in zip(range(2), rows.data(), strict=False)]
+    if not lines:
+        return None
+    delimiter = _delimiter(lines[0])
+    first, second = (_fields(line, delimiter) for line in (lines[0], lines[-1]))
+    if len(first) < 2:
+        number = next(rows.data())[0]
+        raise PeError(
+            f"{rows.label} line {number}: {lines[0].strip()[:60]!r} is not an edge; an edge list has two ids on a line "
+            "(other formats: Matrix Market, .npz, .npy, GraphML, node-link JSON)"
+        )
+    lower = [field.lower() for field in first]
+    named = next(((a, b) for a, b in ENDS if a in lower and b in lower), None)
+    header = not _both_integers(first) and (named is not None or (_both_integers(second) and len(lines) > 1))
+    source, target = (lower.index(named[0]), lower.index(named[1])) if header and named else (0, 1)
+    sample = second if header and len(lines) > 1 else first
+    if len(sample) <= max(source, target):
+        sample = first
+    weight = _weight_column(rows.label, weights, lower if header else [], sample, (source, target), notes)
+    text = text_ids or not _both_integers([sample[source], sample[target]])
+    return Layout(delimiter, source, target, weight, text, header)
+
+
+def _weight_column(
+    label: str, weights: str, header: list[str], sample: list[str], ends: tuple[int, int], notes: list[str]
+) -> int | None:
+    if weights == "none":
+        return None
+    if weights != "auto":
+        column = (
+            int(weights) - 1
+            if weights.isdecimal()
+            else next((i for i, n in enumerate(header) if n == weights.lower()), -1)
+        )
+        if column in ends or not 0 <= column < len(sample):
+            known = f"columns {', '.join(header)}" if header else f"{len(sample)} columns and no header"
+            raise PeError(f"--weights {weights}: {label} has {known}; give one beside the ids, or none")
+        return column
+    for name in WEIGHT_NAMES:
+        if name in header:
+            return header.index(name)
+    others = [column for column in range(len(sample)) if column not in ends]
+    if not others:
+        return None
+    if _number(sample[others[0]]) is None:
+        notes.append(
+            f"the third column ({sample[others[0]][:20]!r}) is not a number: it is not taken as a weight"
+        )
+        return None
+    return others[0]
+
+
+def _fast(rows: _Lines, layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.float64] | None] | None:
+    """The block by numpy's own reader; None where something in it wants a closer look."""
+    if "%" in rows.text or '"' in rows.text:
+        return None
+    kinds: list[tuple[str, Any]] = [("u", np.int64), ("v", np.int64), ("w", np.float64)]
+    lines = rows.text.splitlines()
+    skip = 0
+    if rows.skip_header:
+        skip = (
+            next(
+                rows_number
+                for rows_number, line in enumerate(lines)
+                if line.strip() and line.lstrip()[0] != "#"
+            )
+            + 1
+        )
+    try:
+        table = np.loadtxt(
+            lines[skip:],
+            dtype=kinds[: len(layout.columns)],
+            comments="#",
+            delimiter=layout.delimiter,
+            usecols=layout.columns,
+            ndmin=1,
+        )
+    except (ValueError, OverflowError):
+        return None
+    edges = np.stack([table["u"], table["v"]])
+    values = None if layout.weight is None else np.ascontiguousarray(table["w"])
+    if edges.size and (edges.min() < 0 or edges.max() > LARGEST_ID):
+        return None
+    if values is not None and not np.isfinite(values).all():
+        return None
+    return edges, values
+
+
+def _careful(
+    rows: _Lines, layout: Layout, names: dict[str, int]
+) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+    """The block line by line, with an error that names the line."""
+    ends: list[tuple[int, int]] = []
+    values: list[float] = []
+    for number, line in rows.data():
+        if not layout.text:
+            line = line.partition("#")[0]
+        fields = _fields(line, layout.delimiter)
+        where = f"{rows.label} line {number}"
+        if len(fields) <= max(layout.columns):
+            needs = "two ids" if layout.weight is None else "two ids and a weight, as on the lines before"
+            raise PeError(f"{where}: {line.strip()[:60]!r} lacks {needs}")
+        pair = fields[layout.source], fields[layout.target]
+        if layout.text:
+            if not all(pair):
+                raise PeError(f"{where}: an id is empty")
+            ends.append((names.setdefault(pair[0], len(names)), names.setdefault(pair[1], len(names))))
+        else:
+            ends.append((_integer(pair[0], where), _integer(pair[1], where)))
+        if layout.weight is not None:
+            value = _number(fields[layout.weight])
+            if value is None:
+                raise PeError(
+                    f"{where}: weight {fields[layout.weight][:30]!r} is not a finite number; --weights none"
+                )
+            values.append(value)
+    edges = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+    return edges, None if layout.weight is None else np.array(values, dtype=np.float64)
+
+
+def _delimiter(line: str) -> str | None:
+    for mark in "\t,;":
+        if mark in line:
+            fields = [field.strip() for field in line.split(mark)]
+            plain = mark == "\t" and all(field and " " not in field for field in fields)
+            return None if plain else mark
+    return None
+
+
+def _fields(line: str, delimiter: str | None) -> list[str]:
+    if delimiter is None:
+        return line.split()
+    if '"' in line:
+        return [field.strip() for field in next(csv.reader([line], delimiter=delimiter), [])]
+    return [field.strip() for field in line.split(delimiter)]
+
+
+def _both_integers(fields: list[str]) -> bool:
+    return all(_as_integer(field) is not None for field in fields[:2])
+
+
+def _as_integer(field: str) -> int | None:
+    try:
+        return int(field)
+    except ValueError:
+        number = _number(field)
+        return int(number) if number is not None and number == int(number) and "." in field else None
+
+
+def _integer(field: str, where: str) -> int:
+    value = _as_integer(field)
+    if value is None:
+        raise PeError(
+            f"{where}: id {field[:30]!r} is not an integer as those before; --ids text takes ids as text"
+        )
+    if value < 0:
+        raise PeError(f"{where}: id {value} is negative; ids count from 0 (--ids text takes any)")
+    if value > LARGEST_ID:
+        raise PeError(f"{where}: id {field[:40]} is too large; --ids text takes ids as text")
+    return value
+
+
+def _number(field: str) -> float | None:
+    try:
+        value = float(field)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) else None

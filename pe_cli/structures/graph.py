@@ -1,0 +1,212 @@
+"""A graph as arrays, and what every graph encoding needs of it: its adjacency and its components."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError
+
+Parallel: TypeAlias = Literal["sum", "first"]
+
+
+class Rows(NamedTuple):
+    """A sparse matrix by rows (CSR): row i holds columns[starts[i]:starts[i + 1]], ascending."""
+
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    values: NDArray[Any]
+
+    @property
+    def size(self) -> int:
+        return len(self.starts) - 1
+
+    def row_numbers(self) -> NDArray[np.int64]:
+        """The row of each stored value."""
+        return np.repeat(np.arange(self.size), np.diff(self.starts))
+
+    def row_sums(self) -> NDArray[np.float64]:
+        sums = np.bincount(self.row_numbers(), weights=self.values, minlength=self.size)
+        return sums.astype(np.float64, copy=False)
+
+    def dense(self) -> NDArray[np.float64]:
+        matrix = np.zeros((self.size, self.size))
+        matrix[self.row_numbers(), self.columns] = self.values
+        return matrix
+
+    def sparse(self) -> Any:
+        """The same as a scipy csr_array; an error that names the extra where scipy is missing."""
+        sparse = need_scipy(f"a graph of {self.size} nodes").sparse
+        index = np.int32 if len(self.columns) < 2**31 and self.size < 2**31 else np.int64
+        parts = (self.values, self.columns.astype(index), self.starts.astype(index))
+        return sparse.csr_array(parts, shape=(self.size, self.size))
+
+    def without_loops(self) -> Rows:
+        rows = self.row_numbers()
+        keep = rows != self.columns
+        return _rows(self.size, rows[keep], self.columns[keep], self.values[keep])
+
+    def block(self, nodes: NDArray[np.int64]) -> Rows:
+        """The square part of these nodes (ascending)."""
+        place = np.full(self.size, -1)
+        place[nodes] = np.arange(len(nodes))
+        rows, columns = place[self.row_numbers()], place[self.columns]
+        keep = (rows >= 0) & (columns >= 0)
+        return _rows(len(nodes), rows[keep], columns[keep], self.values[keep])
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A graph: nodes 0..num_nodes-1 and edges from the first row of `edges` to the second.
+
+    `directed` says whether the direction counts, `parallel` what several edges between two nodes come to. `node_ids` are the names of the nodes in the file, where
+    they are not 0..num_nodes-1: integers or text. `notes` are sentences about how the file was understood.
+    """
+
+    num_nodes: int
+    edges: NDArray[np.int64]
+    weights: NDArray[np.float64] | None = None
+    directed: bool = False
+    parallel: Parallel = "sum"
+    node_ids: NDArray[np.int64] | tuple[str, ...] | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        edges = np.asarray(self.edges, dtype=np.int64).reshape(2, -1)
+        object.__setattr__(self, "edges", edges)
+        if self.num_nodes < 0:
+            raise PeError(f"a graph cannot have {self.num_nodes} nodes")
+        if edges.size and not (edges.min() >= 0 and edges.max() < self.num_nodes):
+            raise PeError(f"edges name nodes outside 0..{self.num_nodes - 1}")
+        if self.weights is not None:
+            weights = np.asarray(self.weights, dtype=np.float64).reshape(-1)
+            object.__setattr__(self, "weights", weights)
+            if len(weights) != edges.shape[1]:
+                raise PeError(f"{len(weights)} weights for {edges.shape[1]} edges")
+            if not np.isfinite(weights).all():
+                raise PeError("a weight is not a finite number")
+
+    @property
+    def num_edges(self) -> int:
+        return int(self.edges.shape[1])
+
+    @cached_property
+    def arcs(self) -> Rows:
+        """The weight of the edges from i to j as they are written, whether direction counts or not."""
+        source, target = self.edges
+        return self._joined(source, target, self._values())
+
+    @cached_property
+    def both_directions(self) -> bool:
+        """Whether an undirected graph is written with each edge in both directions."""
+        source, target = self.edges
+        if self.directed or bool((source == target).all()):
+            return False
+        arcs, back = self.arcs, self._joined(target, source, self._values())
+        same = np.array_equal(arcs.starts, back.starts) and np.array_equal(arcs.columns, back.columns)
+        return same and np.array_equal(arcs.values, back.values)
+
+    @cached_property
+    def adjacency(self) -> Rows:
+        """A_ij, the weight between i and j, symmetric where the graph is undirected.
+
+        A loop counts once, and so does an edge that is written in both directions, if all are.
+        """
+        if self.directed or self.both_directions:
+            return self.arcs
+        source, target = self.edges.min(axis=0), self.edges.max(axis=0)
+        half = self._joined(source, target, self._values())
+        rows, other = half.row_numbers(), half.row_numbers() != half.columns
+        both = np.concatenate([rows, half.columns[other]]), np.concatenate([half.columns, rows[other]])
+        return coalesced(self.num_nodes, *both, np.concatenate([half.values, half.values[other]]))
+
+    @cached_property
+    def symmetric(self) -> Rows:
+        """The adjacency of an undirected graph; of a directed one the mean of both directions, (A + A')/2."""
+        if not self.directed:
+            return self.adjacency
+        rows, columns, values = self.arcs.row_numbers(), self.arcs.columns, self.arcs.values
+        both = np.concatenate([rows, columns]), np.concatenate([columns, rows])
+        return coalesced(self.num_nodes, *both, np.concatenate([values, values]) / 2)
+
+    def shortest_edges(self) -> Rows:
+        """As `adjacency`, with the least of parallel weights in place of their sum."""
+        (source, target), values = self.edges, self._values()
+        if not self.directed:
+            source, target = np.concatenate([source, target]), np.concatenate([target, source])
+            values = np.concatenate([values, values])
+        return coalesced(self.num_nodes, source, target, values, np.minimum.reduceat)
+
+    def _values(self) -> NDArray[np.float64]:
+        return np.ones(self.num_edges) if self.weights is None else self.weights
+
+    def _joined(
+        self, source: NDArray[np.int64], target: NDArray[np.int64], values: NDArray[np.float64]
+    ) -> Rows:
+        return coalesced(self.num_nodes, source, target, values, JOINED[self.parallel])
+
+
+Reduce: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], NDArray[Any]]
+JOINED: dict[str, Reduce] = {"sum": np.add.reduceat, "first": lambda values, first: values[first]}
+
+
+def coalesced(
+    size: int,
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    values: NDArray[Any],
+    reduce: Reduce = np.add.reduceat,
+) -> Rows:
+    """The matrix with these entries, those of one place joined by `reduce` and zeros dropped."""
+    if not rows.size:
+        return _rows(size, rows, columns, values)
+    order = np.argsort(rows * size + columns, kind="stable") if size < 2**31 else np.lexsort((columns, rows))
+    rows, columns, values = rows[order], columns[order], values[order]
+    first = np.flatnonzero(np.concatenate([[True], (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])]))
+    joined = reduce(values, first)
+    keep = joined != 0
+    return _rows(size, rows[first][keep], columns[first][keep], joined[keep])
+
+
+def components(matrix: Rows) -> NDArray[np.int64]:
+    """(n,) the number of each node's connected component, direction aside, numbered by their first node.
+
+    Every node points at a node of its component, roots hook on to smaller roots, and pointers are halved
+    until nothing moves (Shiloach and Vishkin, 1982).
+    """
+    source, target = matrix.row_numbers(), matrix.columns
+    root = np.arange(matrix.size)
+    while True:
+        a, b = root[source], root[target]
+        apart = a != b
+        if not apart.any():
+            break
+        source, target, a, b = source[apart], target[apart], a[apart], b[apart]
+        np.minimum.at(root, np.maximum(a, b), np.minimum(a, b))
+        while True:
+            above = root[root]
+            if np.array_equal(above, root):
+                break
+            root = above
+    return np.asarray(np.unique(root, return_inverse=True)[1], dtype=np.int64).reshape(-1)
+
+
+def need_scipy(what: str) -> Any:
+    """The scipy package with its sparse solvers, or an error that says how to install it."""
+    try:
+        import scipy
+        import scipy.sparse.linalg
+    except ImportError:
+        raise PeError(f"{what} needs scipy: pip install 'pe-cli[graph]'") from None
+    return scipy
+
+
+def _rows(size: int, rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[Any]) -> Rows:
+    starts = np.zeros(size + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=size), out=starts[1:])
+    return Rows(starts, columns, values)

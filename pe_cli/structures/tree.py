@@ -1,0 +1,90 @@
+"""Trees as arrays of parents, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Trees whose nodes are numbered one tree after the other, in the order of the file.
+
+    `parents` (n,) are node numbers, -1 for a root. Tree t holds the nodes starts[t] to starts[t + 1] - 1.
+    `ranks` (n,) count the children of a node from 0, left to right. `labels` are what the file calls the nodes.
+    """
+
+    parents: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, parents: NDArray[np.int64], starts: NDArray[np.int64], labels: tuple[str, ...] = ()
+    ) -> Forest:
+        """The forest in which the children of a node stand in the order of their numbers."""
+        return cls(parents, starts, _ranks(parents), labels)
+
+    def __post_init__(self) -> None:
+        stuck = self.cyclic
+        if stuck.size:
+            raise PeError(f"node {stuck[0]} is its own ancestor: this is not a tree")
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.parents)
+
+    @property
+    def num_trees(self) -> int:
+        return len(self.starts) - 1
+
+    @cached_property
+    def tree_of(self) -> NDArray[np.int64]:
+        """(n,) the number of each node's tree."""
+        return np.repeat(np.arange(self.num_trees), np.diff(self.starts))
+
+    @cached_property
+    def cyclic(self) -> NDArray[np.int64]:
+        """The nodes from which no root is reached."""
+        return cyclic_nodes(self.parents)
+
+    @cached_property
+    def depths(self) -> NDArray[np.int64]:
+        """(n,) the number of steps from the root of each node's tree, by doubling steps."""
+        above = np.where(self.parents < 0, np.arange(self.num_nodes), self.parents)
+        depth = (self.parents >= 0).astype(np.int64)
+        while (further := depth[above]).any():
+            depth += further
+            above = above[above]
+        return depth
+
+    @cached_property
+    def child_counts(self) -> NDArray[np.int64]:
+        """(n,) the number of children of each node."""
+        return np.bincount(self.parents[self.parents >= 0], minlength=self.num_nodes)
+
+
+def cyclic_nodes(parents: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The nodes of a parent vector from which no root is reached."""
+    above = np.where(parents < 0, np.arange(len(parents)), parents)
+    steps = 1
+    while steps <= len(parents):
+        above = above[above]
+        steps *= 2
+    return np.flatnonzero(parents[above] >= 0)
+
+
+def _ranks(parents: NDArray[np.int64]) -> NDArray[np.int64]:
+    order = np.argsort(parents, kind="stable")
+    grouped = parents[order]
+    first = np.searchsorted(grouped, grouped, side="left")
+    ranks = np.empty(len(parents), dtype=np.int64)
+    ranks[order] = np.arange(len(parents)) - first
+    ranks[parents < 0] = 0
+    return ranks
