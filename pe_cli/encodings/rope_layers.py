@@ -81,4 +81,5 @@ def rotating_layers(
         return np.array(no_rope_layers, dtype=bool)
     if interval is None or interval < 1:
         raise PeError(f"no_rope_layer_interval {interval} must be at least 1")
-    return np.arange(1, layers + 1) % interval != 0
+    rotates: NDArray[np.bool_] = np.arange(1, layers + 1) % interval != 0
+    return rotates

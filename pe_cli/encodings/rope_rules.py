@@ -1,7 +1,7 @@
 """The scalings of rotary frequencies, one function each.
 
 The keyword arguments of a function are the options that the scaling takes; those without a default are needed.
-Everything is done in decimal arithmetic of 100 digits: what comes out is the formula, not its rounding.
+They run in a decimal context of 100 digits (`rope_scaling`): what comes out is the formula, not its rounding.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, Literal, TypeAlias
 
 from pe_cli.errors import PeError
-from pe_cli.kernels import PRECISE, TWO_PI, geometric
+from pe_cli.kernels import TWO_PI, geometric
 
 Decimals: TypeAlias = tuple[Decimal, ...]
 Policy: TypeAlias = Literal["by-length", "short", "long"]
@@ -70,17 +70,8 @@ def ntk_mixed(spectrum: Spectrum, *, factor: Decimal, mixed_b: Decimal) -> Scale
     """w_i exp(-a (i + 1)^b) with a = ln s / (d / 2)^b. Su Jianlin 2023, kexue.fm 9706, mixed; vLLM `mixed_b`."""
     _positive(factor=factor)
     _positive(mixed_b=mixed_b)
-    steepness = PRECISE.divide(
-        PRECISE.ln(factor), PRECISE.power(PRECISE.divide(Decimal(spectrum.dim), Decimal(2)), mixed_b)
-    )
-    return Scaled(
-        tuple(
-            PRECISE.multiply(
-                w, PRECISE.exp(PRECISE.multiply(-steepness, PRECISE.power(Decimal(i + 1), mixed_b)))
-            )
-            for i, w in enumerate(spectrum.plain)
-        )
-    )
+    steepness = factor.ln() / (Decimal(spectrum.dim) / 2) ** mixed_b
+    return Scaled(tuple(w * (-steepness * (i + 1) ** mixed_b).exp() for i, w in enumerate(spectrum.plain)))
 
 
 def dynamic_ntk(spectrum: Spectrum, *, factor: Decimal, original_len: Decimal, seq_len: Decimal) -> Scaled:
@@ -91,9 +82,7 @@ def dynamic_ntk(spectrum: Spectrum, *, factor: Decimal, original_len: Decimal, s
     _positive(factor=factor)
     _positive(original_len=original_len, seq_len=seq_len)
     length = max(seq_len, original_len)
-    stretch = PRECISE.subtract(
-        PRECISE.divide(PRECISE.multiply(factor, length), original_len), PRECISE.subtract(factor, Decimal(1))
-    )
+    stretch = factor * length / original_len - (factor - 1)
     base = _ntk_base(spectrum, stretch)
     fixed = f"dynamic-ntk at {length:g} tokens: keys cached at another length do not belong to this table"
     return Scaled(
@@ -142,11 +131,11 @@ def yarn(
     facts: dict[str, Any] = {"correction_range": _floats(band), "truncate": truncate}
     if mscale_all_dim:
         gain = _yarn_magnitude(factor, mscale_all_dim)
-        facts["softmax_scale_factor"] = float(PRECISE.multiply(gain, gain))
+        facts["softmax_scale_factor"] = float(gain * gain)
     if attention_factor is not None:
         return Scaled(inv_freq, attention_factor, **facts)
     if mscale and mscale_all_dim:
-        magnitude = PRECISE.divide(_yarn_magnitude(factor, mscale), _yarn_magnitude(factor, mscale_all_dim))
+        magnitude = _yarn_magnitude(factor, mscale) / _yarn_magnitude(factor, mscale_all_dim)
         return Scaled(inv_freq, magnitude, **facts)
     return Scaled(inv_freq, _yarn_magnitude(factor, Decimal(1)), **facts)
 
@@ -197,7 +186,7 @@ def longrope(
                 "or --attention-factor, for its magnitude"
             )
         attention_factor = _longrope_magnitude(factor, original_len)
-    inv_freq = tuple(PRECISE.divide(w, f) for w, f in zip(spectrum.plain, divisors, strict=True))
+    inv_freq = tuple(w / f for w, f in zip(spectrum.plain, divisors, strict=True))
     side = "up to" if chosen == "short" else "beyond"
     note = (
         f"longrope {chosen} factors, for lengths {side} {original_len:g}; crossing that needs a new key cache"
@@ -225,15 +214,14 @@ def llama3(
         )
     scaled = []
     for w in spectrum.plain:
-        turns = PRECISE.divide(PRECISE.multiply(original_len, w), TWO_PI)
-        divided = PRECISE.divide(w, factor)
+        turns = original_len * w / TWO_PI
         if turns > high_freq_factor:
             scaled.append(w)
         elif turns < low_freq_factor:
-            scaled.append(divided)
+            scaled.append(w / factor)
         else:
-            share = PRECISE.divide(turns - low_freq_factor, high_freq_factor - low_freq_factor)
-            scaled.append(_mix(divided, w, share))
+            share = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor)
+            scaled.append(_mix(w / factor, w, share))
     return Scaled(tuple(scaled))
 
 
@@ -287,8 +275,7 @@ def option(name: str) -> str:
 def _ntk_base(spectrum: Spectrum, stretch: Decimal) -> Decimal:
     if spectrum.dim <= 2:
         raise PeError(f"a change of base needs a rotary width above 2, not {spectrum.dim}")
-    exponent = PRECISE.divide(Decimal(spectrum.dim), Decimal(spectrum.dim - 2))
-    return PRECISE.multiply(spectrum.base, PRECISE.power(stretch, exponent))
+    return spectrum.base * stretch ** (Decimal(spectrum.dim) / (spectrum.dim - 2))
 
 
 def _turning_band(
@@ -298,13 +285,8 @@ def _turning_band(
     _positive(original_len=original_len, beta_fast=fast, beta_slow=slow)
     if spectrum.base <= 1:
         raise PeError(f"--base {spectrum.base:g} must be above 1, so that frequencies fall from pair to pair")
-    per_octave = PRECISE.divide(Decimal(spectrum.dim), 2 * PRECISE.ln(spectrum.base))
-    low, high = (
-        PRECISE.multiply(
-            per_octave, PRECISE.ln(PRECISE.divide(original_len, PRECISE.multiply(turns, TWO_PI)))
-        )
-        for turns in (fast, slow)
-    )
+    pairs_per_e = Decimal(spectrum.dim) / (2 * spectrum.base.ln())
+    low, high = (pairs_per_e * (original_len / (turns * TWO_PI)).ln() for turns in (fast, slow))
     if truncate:
         low, high = low.to_integral_value(ROUND_FLOOR), high.to_integral_value(ROUND_CEILING)
     low, high = max(low, Decimal(0)), min(high, Decimal(spectrum.dim - 1))
@@ -314,25 +296,23 @@ def _turning_band(
 def _blend(fast: Decimals, slow: Decimals, band: tuple[Decimal, Decimal]) -> Decimals:
     """`fast` before the band, `slow` after it, linear in the pair index between."""
     low, high = band
-    shares = (PRECISE.divide(Decimal(i) - low, high - low) for i in range(len(fast)))
+    shares = ((i - low) / (high - low) for i in range(len(fast)))
     ramp = (min(max(share, Decimal(0)), Decimal(1)) for share in shares)
     return tuple(_mix(f, s, r) for f, s, r in zip(fast, slow, ramp, strict=True))
 
 
 def _mix(a: Decimal, b: Decimal, share: Decimal) -> Decimal:
-    return PRECISE.add(PRECISE.multiply(a, PRECISE.subtract(Decimal(1), share)), PRECISE.multiply(b, share))
+    return a * (1 - share) + b * share
 
 
 def _divided(values: Decimals, factor: Decimal) -> Decimals:
-    return tuple(PRECISE.divide(value, factor) for value in values)
+    return tuple(value / factor for value in values)
 
 
 def _yarn_magnitude(factor: Decimal, mscale: Decimal) -> Decimal:
     if factor <= 1:
         return Decimal(1)
-    return PRECISE.add(
-        PRECISE.multiply(PRECISE.multiply(Decimal("0.1"), mscale), PRECISE.ln(factor)), Decimal(1)
-    )
+    return Decimal("0.1") * mscale * factor.ln() + 1
 
 
 def _longrope_magnitude(factor: Decimal, original_len: Decimal) -> Decimal:
@@ -340,7 +320,7 @@ def _longrope_magnitude(factor: Decimal, original_len: Decimal) -> Decimal:
         return Decimal(1)
     if original_len <= 1:
         raise PeError(f"--original-len {original_len:g} must be above 1 for the magnitude of longrope")
-    return PRECISE.sqrt(PRECISE.add(Decimal(1), PRECISE.divide(PRECISE.ln(factor), PRECISE.ln(original_len))))
+    return (1 + factor.ln() / original_len.ln()).sqrt()
 
 
 def _floats(band: tuple[Decimal, Decimal]) -> list[float]:

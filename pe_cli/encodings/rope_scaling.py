@@ -11,7 +11,7 @@ import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from functools import lru_cache
 from typing import Any
 
@@ -86,7 +86,9 @@ def _frequencies(dim: int, base: float, scaling: str, given: tuple[tuple[str, An
     _check_options(scaling, options)
     exact = as_decimal(base)
     spectrum = Spectrum(exact, width, geometric(exact, width))
-    scaled = SCALINGS[scaling](spectrum, **{name: _exact(name, value) for name, value in options.items()})
+    exact_options = {name: _exact(name, value) for name, value in options.items()}
+    with localcontext(PRECISE):
+        scaled = SCALINGS[scaling](spectrum, **exact_options)
     if not scaled.magnitude > 0:
         raise PeError(f"--attention-factor {scaled.magnitude:g} is not positive")
     odd = f"the rotary width {width} is odd: half of the last pair lies outside"
