@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import shutil
@@ -18,7 +17,7 @@ from pe_cli.errors import PeError
 from pe_cli.formats import TensorSpec
 from pe_cli.sources import Source, open_source
 from pe_cli.surgery import containers
-from pe_cli.surgery.config import ModelConfig, edited, read_config
+from pe_cli.surgery.config import Edit, ModelConfig, edited, read_config
 from pe_cli.surgery.plan import Plan, make_plan
 from pe_cli.surgery.presets import Request
 from pe_cli.surgery.report import TableReport
@@ -29,25 +28,26 @@ SINGLE = "model.safetensors"
 # Other copies of the weights: they would hold the old table.
 STALE = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.gguf", "*.bin.index.json")
 STALE_FOLDERS = ("onnx", "openvino", "coreml")
-DIFF_LINES = 40
 
 
 @dataclass(frozen=True)
 class FileChange:
-    """What becomes of a file: `action` in a word, and the lines that differ where it is text."""
+    """What becomes of a file: `action` in a word, and the fields that change where it is JSON."""
 
     name: str
     action: str
-    diff: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """One line, and the changed lines below it."""
+        """One line, and the changed fields below it."""
         yield f"{self.name}: {self.action}"
-        for line in self.diff[:DIFF_LINES]:
-            yield f"  {line}"
+        for edit in self.edits:
+            yield f"  {edit}"
 
     def json(self) -> dict[str, Any]:
-        return {"file": self.name, "action": self.action, "diff": list(self.diff)}
+        """Plain data for `--json`."""
+        edits = [{"field": ".".join(e.path), "old": e.old, "new": e.new} for e in self.edits]
+        return {"file": self.name, "action": self.action, "edits": edits}
 
 
 @dataclass
@@ -158,7 +158,11 @@ def _shard(result: Result, source: Source, name: str, new: Path | None, metadata
 
 
 def _other(
-    result: Result, entry: Path, texts: Mapping[str, tuple[str, str]], new: Path | None, kinds: set[str]
+    result: Result,
+    entry: Path,
+    texts: Mapping[str, tuple[str, tuple[Edit, ...]]],
+    new: Path | None,
+    kinds: set[str],
 ) -> None:
     stale = any(entry.match(pattern) for pattern in STALE) or (
         entry.name.endswith(".safetensors") and ".safetensors" in kinds
@@ -167,13 +171,8 @@ def _other(
         result.files.append(FileChange(entry.name, "left out: other weights, with the old table"))
         return
     if entry.name in texts:
-        old, text = texts[entry.name]
-        diff = tuple(
-            line
-            for line in difflib.unified_diff(old.splitlines(), text.splitlines(), lineterm="", n=0)
-            if not line.startswith(("---", "+++", "@@"))
-        )
-        result.files.append(FileChange(entry.name, "changed", diff))
+        text, edits = texts[entry.name]
+        result.files.append(FileChange(entry.name, "changed", edits))
         if new is not None:
             (new / entry.name).write_text(text, encoding="utf-8")
     elif new is not None:
@@ -217,8 +216,8 @@ def _new_folder(target: Path | None, force: bool) -> Iterator[Path | None]:
 
 def _texts(
     folder: Path, plan: Plan, config: ModelConfig | None, tensors: Mapping[str, TensorSpec]
-) -> Iterator[tuple[str, tuple[str, str]]]:
-    """JSON files that change: name, old and new text."""
+) -> Iterator[tuple[str, tuple[str, tuple[Edit, ...]]]]:
+    """JSON files that change: name, new text and the fields that differ."""
     limits = Limits.of(plan)
     for name, change in (
         ("config.json", lambda data: edited(data, plan.edits)),
@@ -233,14 +232,26 @@ def _texts(
         changer: Callable[[dict[str, Any]], dict[str, Any]] = change
         new = changer(json.loads(json.dumps(data)))
         if new != data:
-            yield name, (old, _written(new, old))
+            yield name, (_written(new, old), tuple(_differences(data, new)))
+
+
+def _differences(old: Any, new: Any, path: tuple[str, ...] = ()) -> Iterator[Edit]:
+    """The fields in which two JSON values differ."""
+    if isinstance(old, dict) and isinstance(new, dict) and path[-1:] != ("strategy",):
+        for key in [*old, *(key for key in new if key not in old)]:
+            yield from _differences(old.get(key), new.get(key), (*path, key))
+    elif old != new:
+        yield Edit(path, old, new)
 
 
 def _written(data: dict[str, Any], like: str) -> str:
-    """JSON with the indent, the escapes and the last line end of the text that it replaces."""
+    """JSON with the indent, the separators, the escapes and the last line end of the text that it replaces."""
     first = like.splitlines()[1] if like.count("\n") > 1 else ""
     indent = len(first) - len(first.lstrip(" ")) or None
-    text = json.dumps(data, indent=indent, ensure_ascii=like.isascii())
+    tight = indent is None and '": ' not in like[:200]
+    text = json.dumps(
+        data, indent=indent, ensure_ascii=like.isascii(), separators=(",", ":") if tight else None
+    )
     return text + "\n" if like.endswith("\n") else text
 
 
