@@ -1,16 +1,15 @@
-"""`.h5`: contiguous datasets, laid out by HDF5 and then written as raw bytes at their offsets.
+"""`.h5`, read: contiguous datasets as raw bytes, all others through the library. Links to other files stay closed.
 
-bfloat16 and float8_e5m2 are HDF5 floats of that very form: h5py gives them as float32 and float16 with the same
-values. HDF5 cannot express float8_e4m3fn (it would take values from 256 for infinities), so it is stored as uint8.
-All three have an attribute `dtype` with the name. Links to other files are never followed.
+The library can crash or run forever on a damaged file, where Python cannot stop it. So everything that it must parse to
+list the datasets is parsed in a child process first.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 import h5py
 import numpy as np
@@ -18,120 +17,16 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import NOT_IN_NUMPY, numpy_dtype
 from pe_cli.errors import PeError
-from pe_cli.formats.base import READABLE, Layout, TensorSpec, check_memory
+from pe_cli.formats.base import READABLE, TensorSpec, check_memory
+from pe_cli.formats.hdf5_layout import FLOAT_FORMS
+from pe_cli.formats.probe import survives
 from pe_cli.formats.stream import ByteInput
 
-MAGIC = b"\x89HDF\r\n\x1a\n"
-# exponent bits, mantissa bits, exponent bias
-_FLOAT_FORMS = {"bfloat16": (8, 7, 127), "float8_e5m2": (5, 2, 15)}
 _MAX_OBJECTS = 1_000_000
-_PAGE = 4096
-
-
-def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
-    """Where HDF5 puts the elements of each dataset, and all the bytes that it writes around them.
-
-    The library writes into memory; since every dataset is allocated and none is filled, that is little.
-    """
-    memory = _Sparse()
-    with h5py.File(memory, "w", libver=("earliest", "v110")) as file:
-        for key, text in sorted(metadata.items()):
-            file.attrs[key] = text
-        offsets = {spec.name: _allocate(file, spec) for spec in specs}
-    ordered = tuple(sorted(specs, key=lambda spec: offsets[spec.name]))
-    fixed, end = [], 0
-    for spec in ordered:
-        if spec.size:
-            fixed.append((end, memory.between(end, offsets[spec.name])))
-            end = offsets[spec.name] + spec.nbytes
-    fixed.append((end, memory.between(end, memory.size)))
-    return Layout(tuple(fixed), offsets, ordered)
-
-
-class _Sparse:
-    """A file in memory that holds only the pages that were written."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._at = 0
-        self._pages: dict[int, bytearray] = {}
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0, self._at, self.size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        done = 0
-        while done < len(view):
-            page, begin = divmod(self._at, _PAGE)
-            count = min(_PAGE - begin, len(view) - done)
-            self._pages.setdefault(page, bytearray(_PAGE))[begin : begin + count] = view[done : done + count]
-            done += count
-            self._at += count
-        self.size = max(self.size, self._at)
-        return done
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        view[:] = self.between(self._at, self._at + len(view))
-        self._at += len(view)
-        return len(view)
-
-    def read(self, count: int) -> bytes:
-        self._at += count
-        return self.between(self._at - count, self._at)
-
-    def between(self, begin: int, end: int) -> bytes:
-        """The bytes of that range, zero where nothing was written."""
-        first, last = begin // _PAGE, -(-end // _PAGE)
-        pages = b"".join(self._pages.get(page, bytes(_PAGE)) for page in range(first, last))
-        return pages[begin - first * _PAGE : end - first * _PAGE]
-
-    def truncate(self, size: int) -> int:
-        self.size = size
-        return size
-
-    def flush(self) -> None:
-        pass
-
-
-def _allocate(file: h5py.File, spec: TensorSpec) -> int:
-    if not spec.name.strip("/.") or "\0" in spec.name:
-        raise PeError(f"an HDF5 dataset cannot be called {spec.name!r}; choose another --name")
-    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    creation.set_layout(h5py.h5d.CONTIGUOUS)
-    creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-    creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    creation.set_obj_track_times(False)
-    links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
-    links.set_create_intermediate_group(True)
-    links.set_char_encoding(h5py.h5t.CSET_UTF8)
-    space = h5py.h5s.create_simple(spec.shape) if spec.shape else h5py.h5s.create(h5py.h5s.SCALAR)
-    try:
-        identifier = h5py.h5d.create(file.id, None, _file_type(spec.dtype), space, creation)
-        h5py.h5o.link(identifier, file.id, spec.name.encode(), lcpl=links)
-    except (ValueError, RuntimeError, KeyError, OSError) as error:
-        raise PeError(f"HDF5 cannot hold tensor {spec.name!r} of shape {spec.shape}: {error}") from error
-    if spec.dtype in NOT_IN_NUMPY:
-        h5py.Dataset(identifier).attrs["dtype"] = spec.dtype
-    return identifier.get_offset() or 0
-
-
-def _file_type(name: str) -> h5py.h5t.TypeID:
-    if name in _FLOAT_FORMS:
-        exponent, mantissa, bias = _FLOAT_FORMS[name]
-        bits = 1 + exponent + mantissa
-        form = h5py.h5t.IEEE_F16LE.copy()
-        form.set_fields(bits - 1, mantissa, exponent, 0, mantissa)
-        form.set_ebias(bias)
-        form.set_precision(bits)
-        form.set_size(bits // 8)
-        return form
-    return h5py.h5t.py_create(np.dtype(np.uint8) if name in NOT_IN_NUMPY else numpy_dtype(name), logical=True)
+_CACHE = 16 << 20
+_PROBE_SECONDS = 5
+_PROBE_BYTES_A_SECOND = 1 << 20
+_MAX_PROBE_SECONDS = 120
 
 
 class Hdf5Reader:
@@ -141,25 +36,34 @@ class Hdf5Reader:
 
     def __init__(self, stream: ByteInput) -> None:
         self._stream = stream
-        # HDF5 wants to resolve the path, which a temporary file without a name does not have.
-        self._raw = None if stream.path else open(os.dup(stream.fd), "rb", buffering=0)  # noqa: SIM115 (see close)
-        options = {"locking": False} if stream.path else {}
-        try:
-            self._file = h5py.File(self._raw or stream.path, "r", rdcc_nbytes=16 << 20, **options)
-        except (OSError, ValueError, RuntimeError) as error:
-            self._close_raw()
-            raise self._broken(error) from error
+        self._raw: IO[bytes] | None = None
+        self._file: Any = None
         self.metadata: Mapping[str, str] = {}
         self.tensors: Mapping[str, TensorSpec] = {}
+        seconds = _PROBE_SECONDS + (stream.size or 0) // _PROBE_BYTES_A_SECOND
+        if not survives(self._open, cpu_seconds=min(seconds, _MAX_PROBE_SECONDS)):
+            raise PeError(
+                f"{stream.label} is damaged in a way that takes the HDF5 library down; fetch it again"
+            )
         try:
-            self.metadata = _texts(self._file.attrs)
-            self.tensors = {name: _describe(name, dataset) for name, dataset in self._datasets()}
+            self._open()
         except PeError:
             self.close()
             raise
         except Exception as error:  # the library raises whatever a damaged file makes it meet
             self.close()
             raise self._broken(error) from error
+
+    def _open(self) -> None:
+        path = self._stream.path
+        if path:
+            self._file = h5py.File(path, "r", locking=False, rdcc_nbytes=_CACHE)
+        else:
+            # HDF5 wants to resolve the path, which a temporary file without a name does not have.
+            self._raw = open(os.dup(self._stream.fd), "rb", buffering=0)  # noqa: SIM115 (see close)
+            self._file = h5py.File(self._raw, "r", rdcc_nbytes=_CACHE)
+        self.metadata = _texts(self._file.attrs)
+        self.tensors = {name: _describe(name, dataset) for name, dataset in self._datasets()}
 
     def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
         try:
@@ -181,9 +85,6 @@ class Hdf5Reader:
         """Close the library's handles."""
         with suppress(Exception):
             self._file.close()
-        self._close_raw()
-
-    def _close_raw(self) -> None:
         if self._raw is not None:
             self._raw.close()
 
@@ -265,7 +166,7 @@ def _logical_name(dataset: h5py.Dataset) -> str:
     declared = _texts(dataset.attrs).get("dtype")
     if isinstance(kind, h5py.h5t.TypeFloatID):
         form = (*kind.get_fields()[2:3], kind.get_fields()[4], kind.get_ebias())
-        for name, known in _FLOAT_FORMS.items():
+        for name, known in FLOAT_FORMS.items():
             if form == known:
                 return name
     if declared == "float8_e4m3fn" and dataset.dtype == np.uint8:

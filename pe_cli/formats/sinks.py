@@ -48,9 +48,9 @@ def _layout_of(kind: str, specs: Sequence[TensorSpec], metadata: Mapping[str, st
     if kind == "npz":
         return None
     if kind == "h5":
-        from pe_cli.formats import hdf5
+        from pe_cli.formats import hdf5_layout
 
-        return hdf5.layout(specs, metadata)
+        return hdf5_layout.layout(specs, metadata)
     return npy.layout(specs, metadata) if kind == "npy" else safetensors.layout(specs, metadata)
 
 
