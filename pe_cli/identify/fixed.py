@@ -48,6 +48,21 @@ class Solved:
         return {"start": shown[0], "positions": shown}
 
 
+@dataclass
+class Reading:
+    """A table read as rotations: `columns` and `order` say where cosines and sines lie, z [n, m] what they are.
+
+    `zero_rows` are rows of the table that are left out of z.
+    """
+
+    columns: str
+    order: str
+    z: NDArray[np.complex128]
+    solved: Solved
+    precision: Precision
+    zero_rows: tuple[int, ...] = ()
+
+
 def tidy(value: float) -> float:
     """Without the last digits that came from computing it."""
     return float(f"{value:.9g}")

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from pe_cli.identify.result import Identified
 
 Array = NDArray[np.float64]
+FEWEST = 8
 MOST_PREFIX = 8
+LONGEST_ASPECT = 4
 MOST_ROWS = 8192
 MOST_COLUMNS = 512
 
@@ -22,8 +24,10 @@ def identify_learned(table: NDArray[Any], grid: tuple[int, int] | None = None) -
     at either end are different from the rest.
     """
     rows = table[:MOST_ROWS, :MOST_COLUMNS].astype(np.float64)
-    if rows.ndim != 2 or min(rows.shape) < 4 or not np.isfinite(rows).all():
+    if min(rows.shape) < FEWEST or not np.isfinite(rows).all():
         return None
+    if rows.min() >= 0 < rows.max() or abs(rows.mean()) > 0.75 * rows.std():
+        return None  # counts, probabilities, biases: trained embeddings lie around zero
     facts: dict[str, Any] = {"rows": table.shape[0], "dim": table.shape[1]}
     zero = np.flatnonzero(~np.any(rows, axis=1))
     if len(zero) == len(rows):
@@ -83,7 +87,7 @@ def find_grid(rows: Array) -> tuple[int, int, int, bool] | None:
     for prefix in range(min(MOST_PREFIX, n - 9) + 1):
         patches = n - prefix
         for width in range(3, patches // 3 + 1):
-            if patches % width:
+            if patches % width or not 1 / LONGEST_ASPECT <= patches / width**2 <= LONGEST_ASPECT:
                 continue
             around = max(by_lag[width - 1], by_lag[width + 1])
             if width + 2 < n and width > 3:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pe_cli.identify.fixed import Reading
 
 
 @dataclass
@@ -12,7 +15,7 @@ class Identified:
 
     `residual` is the largest difference in ulps of `precision` at the table's amplitude (None where the
     claim is not a value of every entry, as for a learned table). `ambiguous` lists what the values cannot
-    tell apart.
+    tell apart. `reading` keeps the angles of a rotation, for `diff`.
     """
 
     encoding: str
@@ -20,6 +23,7 @@ class Identified:
     residual: float | None = None
     precision: str | None = None
     ambiguous: list[str] = field(default_factory=list)
+    reading: Reading | None = field(default=None, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON: `encoding`, then the facts, then how well they reproduce the table."""

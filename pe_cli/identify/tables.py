@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli.identify.arrangements import arrangements, pick, repeated
 from pe_cli.identify.axes import identify_axes
-from pe_cli.identify.fixed import Solved, layout_reading, solve, tidy
+from pe_cli.identify.fixed import Reading, Solved, layout_reading, solve, tidy
 from pe_cli.identify.precision import Precision, stored_precision
 from pe_cli.identify.result import Identified
 from pe_cli.identify.rotation import Rotation, constant_amplitude, even_wave, rotation
@@ -33,6 +33,17 @@ STYLES = {
 LAYOUTS = {"cos,sin alternating": "interleaved", "cos|sin": "cos-sin", "sin|cos": "sin-cos"}
 SINUSOIDAL_ONLY = ("sin,cos alternating", "sin|cos|0", "cos|sin|0")
 MOST_ROWS = 1 << 16
+
+
+# How `diff` speaks of an arrangement: where the two parts lie, and which comes first.
+COLUMNS = {
+    "sin,cos alternating": ("interleaved", "sin-first"),
+    "cos,sin alternating": ("interleaved", "cos-first"),
+    "sin|cos": ("halves", "sin-first"),
+    "cos|sin": ("halves", "cos-first"),
+    "sin|cos|0": ("halves", "sin-first"),
+    "cos|sin|0": ("halves", "cos-first"),
+}
 
 
 def identify_table(table: NDArray[Any], hint: str | None) -> Identified | None:
@@ -124,8 +135,9 @@ def _named(
     place = rows.facts(solved)
     if place is None:
         return None
+    reading = Reading(*COLUMNS[arrangement], _complex(cos, sin), solved, precision, tuple(rows.zero))
     if encoding == "rope":
-        return rope_facts(solved, shared or "interleaved", candidates, precision, place, ambiguous)
+        return rope_facts(reading, shared or "interleaved", candidates, place, ambiguous)
     if style == "t2t" and "padding_idx" in place:
         style = "fairseq"
     facts: dict[str, Any] = {"style": style, "layout": shared if ambiguous else None, "dim": width}
@@ -135,27 +147,28 @@ def _named(
     facts |= place
     if arrangement == "sin,cos alternating" and solved.shift:
         ambiguous.append("no named style alternates columns with a frequency shift of 1")
-    return _finished("sinusoidal", facts, solved, precision, [*ambiguous, *solved.law.ambiguous])
+    return _finished("sinusoidal", facts, reading, [*ambiguous, *solved.law.ambiguous])
 
 
-def _finished(
-    encoding: str, facts: dict[str, Any], solved: Solved, precision: Precision, ambiguous: list[str]
-) -> Identified:
+def _complex(cos: Array, sin: Array) -> NDArray[np.complex128]:
+    """NaN in either part where a column is absent."""
+    z = np.empty(cos.shape, np.complex128)
+    z.real, z.imag = cos, sin
+    return z
+
+
+def _finished(encoding: str, facts: dict[str, Any], reading: Reading, ambiguous: list[str]) -> Identified:
+    solved = reading.solved
     facts["computed"] = "float32" if solved.match.float32_angles else "exact"
     facts["max_abs"] = tidy(solved.match.max_abs)
-    return Identified(encoding, facts, solved.match.ulps, precision.name, ambiguous)
+    return Identified(encoding, facts, solved.match.ulps, reading.precision.name, ambiguous, reading)
 
 
 def rope_facts(
-    solved: Solved,
-    layout: str,
-    candidates: list[Solved],
-    precision: Precision,
-    place: dict[str, Any],
-    ambiguous: list[str],
+    reading: Reading, layout: str, candidates: list[Solved], place: dict[str, Any], ambiguous: list[str]
 ) -> Identified:
     """The answer for a rotary table."""
-    law = solved.law
+    solved, law = reading.solved, reading.solved.law
     facts: dict[str, Any] = {"layout": layout, "dim": 2 * len(solved.frequencies), "base": law.base}
     facts |= {"scaling": law.scaling} | law.parameters
     if solved.amplitude != 1 or law.scaling in ("yarn", "longrope"):
@@ -167,7 +180,7 @@ def rope_facts(
     for other in candidates[1:]:
         if other.law.scaling != law.scaling:
             also.append(f"scaling {other.law.scaling}")
-    return _finished("rope", facts, solved, precision, list(dict.fromkeys(also)))
+    return _finished("rope", facts, reading, list(dict.fromkeys(also)))
 
 
 def _unruled(layout: str, found: Rotation, precision: Precision) -> Identified | None:
@@ -198,7 +211,8 @@ def identify_pair(cos: NDArray[Any], sin: NDArray[Any], layout: str | None, hint
     candidates = list(solve(cos, sin, found, precision, 2 * cos.shape[1], sinusoid=False, rope=True))
     if not candidates:
         return _unruled(layout, found, precision)
-    return rope_facts(candidates[0], layout, candidates, precision, candidates[0].place_facts(), [])
+    reading = Reading(layout, "", _complex(cos, sin), candidates[0], precision)
+    return rope_facts(reading, layout, candidates, candidates[0].place_facts(), [])
 
 
 def _alone(wave: NDArray[Any], way: str, rows: Rows, precision: Precision) -> Identified | None:
@@ -213,9 +227,11 @@ def _alone(wave: NDArray[Any], way: str, rows: Rows, precision: Precision) -> Id
     if found is None:
         return None
     for part, solved in _wave_readings(values, found, precision):
-        facts_of = rope_facts(solved, way, [solved], precision, solved.place_facts(), [])
-        facts_of.facts["part"] = part
-        return facts_of
+        absent = np.full_like(values, np.nan)
+        z = _complex(values, absent) if part == "cos" else _complex(absent, values)
+        named = rope_facts(Reading(way, part, z, solved, precision), way, [solved], solved.place_facts(), [])
+        named.facts["part"] = part
+        return named
     return None
 
 
