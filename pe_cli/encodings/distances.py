@@ -66,7 +66,9 @@ def check_heads(heads: int) -> int:
 
 def refuse(why: str, **given: Any) -> None:
     """An error where an option was given that has nothing to act on: nothing is accepted and ignored."""
-    named = [name.replace("_", "-") for name, value in given.items() if value is not None and value is not False]
+    named = [
+        name.replace("_", "-") for name, value in given.items() if value is not None and value is not False
+    ]
     if named:
         raise PeError(f"{', '.join(f'--{name}' for name in named)}: {why}")
 
