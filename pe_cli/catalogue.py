@@ -197,7 +197,7 @@ CATALOGUE: dict[str, Entry] = {
         "sparse",
         "sparse:axial",
         "one factor table per axis of a folded sequence",
-        "--shape 64,64 --dims 64,192 --len 4096 -o axial.safetensors",
+        "--shape 64,64 --dims 64,192 -o axial.safetensors",
     ),
     "sparse-transformer": Entry(
         "sparse",

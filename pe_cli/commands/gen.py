@@ -64,6 +64,12 @@ class Encoding:
             return options.DistanceChoice
         return options.PairChoice if self.sources.keys() & {Source.QUERIES, Source.KEYS} else None
 
+    @property
+    def needs_rows(self) -> bool:
+        """Whether the function can do nothing without positions, queries, keys or distances."""
+        supplied = [self.parameters[n] for source, n in self.sources.items() if source in derive.SUPPLIED]
+        return any(parameter.required for parameter in supplied)
+
     def _reader_options(self) -> dict[str, derive.Parameter]:
         for source, reader in READERS.items():
             if source in self.sources:
@@ -100,6 +106,9 @@ def build(
     name: str | None = None,
 ) -> Table:
     """The table of `encoding` with its own `arguments` and the rows asked for."""
+    chosen = {n: value for n, value in vars(rows).items() if value} if rows is not None else {}
+    if not chosen and not encoding.needs_rows:
+        return WholeTable(as_tensors(encoding.function(**arguments), encoding.name), dtype, name)
     if isinstance(rows, options.RowChoice):
         shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
         where = chosen_positions(encoding, rows, arguments)
@@ -167,11 +176,12 @@ def chosen_pairs(
         queries = np.arange(k_len - q_len, k_len)
     pairs: dict[str, Any] = {}
     for source, name in encoding.sources.items():
+        # A function that takes queries takes distances instead of them, not beside them.
         if source is Source.QUERIES:
             pairs[name] = queries
         elif source is Source.KEYS:
             pairs[name] = keys
-        elif source is Source.DISTANCES:
+        elif source is Source.DISTANCES and Source.QUERIES not in encoding.sources:
             require_memory(
                 16 * len(queries) * len(keys), f"{len(queries)} x {len(keys)} pairs", "ask for fewer"
             )

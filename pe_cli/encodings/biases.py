@@ -76,6 +76,8 @@ def alibi(
     if form != "matrix" and not bidirectional:
         raise PeError(f"--causal: --form {form} is the same for every query, the causal mask does the rest")
     if form == "slopes":
+        if queries is not None or keys is not None or distances is not None:
+            raise PeError("--form slopes does not depend on positions: leave --len and the like out")
         return round_to(slopes, dtype)
     if form == "matrix":
         return over_distances(

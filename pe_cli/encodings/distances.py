@@ -46,7 +46,7 @@ def differences(
         pairs: NDArray[Any] = keys[None, :] - queries[:, None]
         return pairs
     if distances is None:
-        raise PeError("give queries and keys, or distances")
+        raise PeError("which pairs? Give --len N, or --q-len and --k-len, or --distances A:B")
     return distances
 
 

@@ -58,7 +58,7 @@ def deberta(
     elif distances is not None:
         minus_key = distances
     else:
-        raise PeError("give queries and keys, or distances")
+        raise PeError("which pairs? Give --len N, or --q-len and --k-len, or --distances A:B")
     span = position_buckets if position_buckets > 0 else max_relative_positions
     farthest = max_relative_positions - 1
 
