@@ -56,6 +56,8 @@ class Source:
     def spec(self, name: str) -> TensorSpec:
         """The tensor called `name`; an error with near names where there is none."""
         if name not in self.tensors:
+            if self.format == "npy":
+                raise PeError(f"{self.label} is .npy, one array without a name; leave out {name!r}")
             near = difflib.get_close_matches(name, self.tensors, n=3, cutoff=0.5)
             near += [known for known in self.tensors if name and name in known and known not in near][
                 : 3 - len(near)
