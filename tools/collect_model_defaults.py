@@ -116,6 +116,8 @@ def describe(cls: type[PreTrainedConfig], rotary: type | None) -> dict[str, Any]
     except Exception:
         return {}
     aliases = {k: v for k, v in (cls.attribute_map or {}).items() if k in GEOMETRY and isinstance(v, str)}
+    if rotary is not None and "config.embed_dim //" in inspect.getsource(rotary):
+        aliases["hidden_size"] = "embed_dim"
     fields = {}
     for key in GEOMETRY:
         value = inspect.getattr_static(cls, aliases.get(key, key), None)

@@ -17,7 +17,7 @@ from pe_cli.commands import gen, options
 from pe_cli.commands.emit import Request, emit
 from pe_cli.dtypes import FLOATS
 from pe_cli.errors import PeError, no_such
-from pe_cli.models import Resolved, place, resolve
+from pe_cli.models import Resolved, resolve
 from pe_cli.models import side as side_tables
 from pe_cli.sources import load_array
 from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
@@ -168,8 +168,6 @@ def _encoding_table(
         arguments["dtype"] = naming.dtype
     chosen = _chosen_rows(encoding, rows)
     dtype = None if "dtype" in encoding.parameters else naming.dtype
-    if resolved.axes > 1 and isinstance(chosen, options.RowChoice) and "grid" not in arguments:
-        return _axial_table(resolved, encoding, arguments, chosen, naming)
     return gen.build(encoding, arguments, chosen, dtype=dtype, name=naming.name)
 
 
@@ -186,28 +184,6 @@ def _chosen_rows(encoding: gen.Encoding, rows: Rows) -> Any:
                 f"--{field.name.replace('_', '-')} {value}: this model uses {encoding.name}, which does not take it"
             )
     return group(**{name: getattr(rows, name) for name in taken})
-
-
-def _axial_table(
-    resolved: Resolved,
-    encoding: gen.Encoding,
-    arguments: dict[str, Any],
-    rows: options.RowChoice,
-    naming: options.Naming,
-) -> Table:
-    """A table of coordinates: from an array of them, or one place from a plain list."""
-    if rows.positions is None:
-        raise PeError(f"{resolved.file}: this table has {resolved.axes} axes: give --grid HxW, not --len")
-    where = positions.parse(rows.positions, load_array)
-    values = where.block(0, len(where))
-    if values.ndim == 1:
-        where = positions.Positions(
-            [positions.Rows(place(values, resolved.axes, resolved.file))], rows.positions
-        )
-    shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
-    return RowTable(
-        encoding.name, encoding.function, arguments, where, None, naming.name, rows.prefix_rows, shard
-    )
 
 
 def _side_table(
@@ -235,8 +211,7 @@ def _model_facts(resolved: Resolved) -> dict[str, Any]:
         "component": resolved.component,
         "layer_type": resolved.layer_type,
         "max_position": resolved.max_position,
-        "side_tables": {table.name: table.summary for table in resolved.side_tables},
-        "notes": list(resolved.notes),
+        "also": [table.name for table in resolved.side_tables],
     }
     return {name: value for name, value in facts.items() if value}
 
@@ -281,6 +256,7 @@ def _command_words(which: Which, rows: Rows, naming: options.Naming) -> list[str
 
 def _declare() -> None:
     """Give `model_command` the signature of its groups of options."""
+    options.HEADINGS.update({Which: "Model", Rows: "Rows"})
     groups = (Which, Rows, options.Naming, options.Output)
     declared = [parameter for group in groups for parameter in options.declarations(group)]
     model_command.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.models.axes import place
 from pe_cli.models.resolve import resolve, resolve_configuration
 from pe_cli.models.resolved import Resolved, SideTable
 
-__all__ = ["Resolved", "SideTable", "place", "resolve", "resolve_configuration"]
+__all__ = ["Resolved", "SideTable", "resolve", "resolve_configuration"]

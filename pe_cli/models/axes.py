@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.errors import PeError
+from pe_cli.models.layers import Rope
 from pe_cli.models.resolved import Found, Ledger
-from pe_cli.models.rotary import Rope
 
 # The form of each rotary module that is not the common one (rows, then columns, repeated by halves).
 COMMON_STYLE = "qwen-vision"
@@ -113,13 +112,3 @@ def section_arguments(ledger: Ledger, rope: Rope, width: int) -> dict[str, Any]:
             said.origin if said is not None else f"{known.module}, {known.source}"
         )
     return arguments
-
-
-def place(values: Any, axes: int, file: str) -> Any:
-    """(1, axes): a plain list of positions as the coordinates of one place, as the rotary modules of vision
-    towers read position ids of one row. Raises PeError where there are fewer than axes."""
-    if len(values) < axes:
-        raise PeError(
-            f"{file}: this table has {axes} axes: give --grid HxW, or --positions @FILE of shape ({axes}, n)"
-        )
-    return values[None, :axes]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.errors import PeError, no_such
-from pe_cli.models import rotary, side
+from pe_cli.models import layers, scalings, side, sizes
 from pe_cli.models.axes import axial_arguments, axis_count, is_axial, section_arguments
 from pe_cli.models.components import choose
 from pe_cli.models.defaults import defaults, known_types
@@ -39,6 +39,10 @@ def resolve(
     if is_gguf(spec):
         from pe_cli.models.gguf import resolve_gguf
 
+        if component is not None:
+            raise PeError(f"--component {component}: a GGUF file holds one model")
+        if truncate is not None:
+            raise PeError(f"{spec}: llama.cpp always rounds YaRN's range, so --truncate has no place here")
         return resolve_gguf(spec, layer_type=layer_type, seq_len=seq_len)
     return resolve_configuration(
         read_configuration(spec),
@@ -77,17 +81,17 @@ def layer_types(config: Configuration) -> tuple[str, ...]:
     ledger = Ledger(config, defaults(config.model_type))
     if config.model_type in SCHEMES:
         return tuple(s.label for s in SCHEMES[config.model_type] if s.label)
-    return tuple(label for label, rope in rotary.layer_tables(ledger).items() if label and rope is not None)
+    return tuple(label for label, rope in layers.layer_tables(ledger).items() if label and rope is not None)
 
 
 def _rotary(ledger: Ledger, layer_type: str | None, seq_len: int | None, truncate: bool | None) -> Resolved:
-    tables = rotary.layer_tables(ledger)
-    label = rotary.label_of(ledger, tables, layer_type)
+    tables = layers.layer_tables(ledger)
+    label = layers.label_of(ledger, tables, layer_type)
     rope = tables[label]
     assert rope is not None
-    name, _ = rotary.scaling_type(ledger, rope)
-    dim, partial = rotary.width(ledger, rope, label, name)
-    parameters: dict[str, Any] = {"dim": dim, "base": rotary.base(ledger, rope, label)}
+    name, _ = scalings.scaling_type(ledger, rope)
+    dim, partial = sizes.width(ledger, rope, label, name)
+    parameters: dict[str, Any] = {"dim": dim, "base": sizes.base(ledger, rope, label)}
     axial = is_axial(ledger)
     if dim % 2 and not axial and partial is None:
         # An odd width has (width + 1) / 2 pairs and the odd number in its exponents.
@@ -98,7 +102,9 @@ def _rotary(ledger: Ledger, layer_type: str | None, seq_len: int | None, truncat
         ledger.origins["scaling"] = rope.path if not rope.assumed else ledger.known.described()
     if partial is not None:
         parameters["partial"] = partial
-    parameters |= rotary.scaling(ledger, rope, name, seq_len)
+    parameters |= scalings.scaling(ledger, rope, name, seq_len)
+    if seq_len is not None and name not in scalings.BY_LENGTH:
+        ledger.note(f"the table does not depend on the length, so --seq-len {seq_len} changes nothing")
     if truncate is not None:
         if name != "yarn":
             raise PeError(f"{ledger.config.file}: --truncate is for YaRN, and this model's scaling is {name}")
@@ -143,8 +149,8 @@ def _must_rotate(ledger: Ledger) -> None:
     if known.rope is not None or known.theta is not None:
         return
     keys = (
-        *rotary.THETA_KEYS[None],
-        *rotary.PARTIAL_KEYS,
+        *sizes.THETA_KEYS[None],
+        *sizes.PARTIAL_KEYS,
         "rope_scaling",
         "rope_parameters",
         "rotary_dim",

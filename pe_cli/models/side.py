@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.models.layers import Rope, layer_kinds
 from pe_cli.models.resolved import Ledger, SideTable
-from pe_cli.models.rotary import Rope, layer_kinds
 from pe_cli.signature import Positions
 
 QUERY_TEMPERATURE, ROTATED_LAYERS = "query-temperature", "rotated-layers"

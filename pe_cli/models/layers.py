@@ -1,0 +1,164 @@
+"""Which layers have which rotary parameters, in any spelling.
+
+Spellings: `rope_parameters` (transformers 5; nested by layer type or flat), `rope_scaling` with `rope_theta` beside
+it (transformers 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pe_cli.errors import PeError, no_such
+from pe_cli.models.defaults import Defaults
+from pe_cli.models.resolved import Found, Ledger
+
+NOPE = "NoPE: these layers do not rotate, so they have no table"
+
+
+@dataclass(frozen=True)
+class Rope:
+    """The rotary parameters of one layer type, before they are read."""
+
+    values: Mapping[str, Any]
+    path: str
+    assumed: bool
+    outer: Mapping[str, Any]
+    fallback: Mapping[str, Any] = field(default_factory=dict)
+
+    def find(self, ledger: Ledger, *keys: str) -> Found | None:
+        for key in keys:
+            if self.values.get(key) is not None:
+                if self.assumed:
+                    return Found(self.values[key], ledger.known.described(), assumed=True)
+                return Found(self.values[key], f"{self.path}.{key}")
+        return None
+
+
+def layer_tables(ledger: Ledger) -> dict[str | None, Rope | None]:
+    """The rotary parameters by layer type (`None`: one table for all layers); a value of None means NoPE layers."""
+    key, given = _given(ledger)
+    path = ledger.config.key(key)
+    known = ledger.known
+    nested = {k: v for k, v in given.items() if _is_label(k, v, ledger)}
+    if nested:
+        tables: dict[str | None, Rope | None] = {
+            label: None if value is None else Rope(value, f"{path}.{label}", False, given)
+            for label, value in nested.items()
+        }
+        for label in known.labels:
+            tables.setdefault(label, _assumed(known, label))
+        return tables
+    if known.labels:
+        return {label: _flat(ledger, label, given, path) for label in known.labels}
+    if given:
+        return {None: Rope(given, path, False, {})}
+    if known.rope:
+        return {None: Rope(known.rope, path, True, {})}
+    return {None: Rope({}, path, False, {})}
+
+
+def _given(ledger: Ledger) -> tuple[str, Mapping[str, Any]]:
+    """The rotary parameters in the file, old or new spelling; the old wins where both are there, as in transformers."""
+    found = {}
+    for key in ("rope_scaling", "rope_parameters"):
+        value = ledger.config.values.get(key)
+        if value is None or value == {}:
+            continue
+        if not isinstance(value, Mapping):
+            raise ledger.wrong(
+                Found(value, ledger.config.key(key)), "an object", '{"rope_type": "linear", "factor": 4.0}'
+            )
+        found[key] = value
+    if len(found) == 2 and found["rope_scaling"] != found["rope_parameters"]:
+        ledger.warn(
+            f"{ledger.config.file}: rope_scaling and rope_parameters differ; rope_scaling is used, as transformers does"
+        )
+    for key, value in found.items():
+        return key, value
+    return "rope_parameters", {}
+
+
+def _is_label(key: str, value: Any, ledger: Ledger) -> bool:
+    if isinstance(value, Mapping):
+        return True
+    return value is None and (key in ledger.known.labels or key.endswith(("attention", "sliding")))
+
+
+def _assumed(known: Defaults, label: str) -> Rope | None:
+    values = (known.rope or {}).get(label)
+    return None if values is None else Rope(values, f"rope_parameters.{label}", True, {})
+
+
+def _flat(ledger: Ledger, label: str, given: Mapping[str, Any], path: str) -> Rope | None:
+    """Flat parameters in a model whose layer types differ: the class applies them to some of the types."""
+    default = _assumed(ledger.known, label)
+    if default is None or not given:
+        return default
+    if label in ledger.known.scaled:
+        if "type" in given and "rope_type" not in given:
+            ledger.warn(
+                f"{path}.type is used; {ledger.known.name} in {ledger.known.source} reads rope_type only"
+            )
+        return Rope(given, path, False, {}, default.values)
+    if not ledger.known.scaled:
+        ledger.warn(
+            f"{ledger.config.file}: {path} is not by layer type, and {ledger.known.name} does not read it"
+        )
+    return Rope({}, path, False, {}, default.values)
+
+
+def label_of(ledger: Ledger, tables: Mapping[str | None, Rope | None], asked: str | None) -> str | None:
+    """The layer type to resolve. Raises PeError where there are several and none was named."""
+    labels = [label for label in tables if label is not None]
+    live = [label for label in labels if tables[label] is not None]
+    file = ledger.config.file
+    if asked is not None:
+        return _asked(ledger, tables, asked, labels)
+    if not labels:
+        return None
+    if not live:
+        raise PeError(f"{file}: no layer rotates (all of {', '.join(labels)} are null)")
+    if len(live) == 1:
+        if len(labels) > 1:
+            ledger.note(
+                f"only {live[0]} layers rotate; {', '.join(n for n in labels if n != live[0])} layers are NoPE"
+            )
+        return live[0]
+    distinct = {repr(sorted(tables[label].values.items())) for label in live}  # type: ignore[union-attr]
+    if len(distinct) == 1 and not any(tables[label].assumed for label in live):  # type: ignore[union-attr]
+        ledger.note(f"the layer types {', '.join(live)} share one table")
+        return live[0]
+    raise PeError(
+        f"{file}: this model has a table for each layer type, choose one with --layer-type: {', '.join(live)}"
+    )
+
+
+def _asked(
+    ledger: Ledger, tables: Mapping[str | None, Rope | None], asked: str, labels: list[str]
+) -> str | None:
+    types = layer_kinds(ledger)
+    if asked in tables:
+        if tables[asked] is None:
+            raise PeError(f"{ledger.config.file}: {asked} layers are {NOPE}")
+        return asked
+    if labels or asked not in types:
+        raise no_such(
+            "layer type",
+            asked,
+            labels or list(dict.fromkeys(types)) or ["one table for all layers: leave --layer-type out"],
+        )
+    ledger.note(f"all layer types share one table, so --layer-type {asked} changes nothing")
+    return None
+
+
+def layer_kinds(ledger: Ledger) -> list[str]:
+    """The type of each layer, where the file lists them."""
+    kinds = ledger.config.values.get("layer_types")
+    return [str(kind) for kind in kinds] if isinstance(kinds, list) else []
+
+
+def first_layer(ledger: Ledger, label: str | None) -> int:
+    kinds = layer_kinds(ledger)
+    return kinds.index(label) if label in kinds else 0

@@ -1,0 +1,223 @@
+"""The scaling of a rotary configuration → the arguments that `rope` takes for it, each checked and noted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from pe_cli.errors import PeError, no_such
+from pe_cli.models.layers import Rope
+from pe_cli.models.resolved import Found, Ledger
+from pe_cli.models.schemes import REFUSED_TYPES
+from pe_cli.models.sizes import from_fields
+
+TYPES = {
+    "default": "none",
+    "none": "none",
+    "mrope": "none",
+    "axial": "none",
+    "linear": "linear",
+    "dynamic": "dynamic-ntk",
+    "xdrope": "dynamic-ntk",
+    "yarn": "yarn",
+    "deepseek_yarn": "yarn",
+    "telechat3-yarn": "yarn",
+    "longrope": "longrope",
+    "su": "longrope",
+    "llama3": "llama3",
+    "proportional": "proportional",
+}
+TELECHAT_SLOPE = 0.07
+LONGROPE_FAMILIES = frozenset({"phi3", "phi4_multimodal"})
+
+
+def scaling_type(ledger: Ledger, rope: Rope) -> tuple[str, Found | None]:
+    """The name of the scaling as `rope` calls it, and where it was said."""
+    found = rope.find(ledger, "rope_type", "type")
+    if found is None:
+        return "none", None
+    if not isinstance(found.value, str):
+        raise ledger.wrong(found, "the name of a scaling", '"yarn"')
+    if found.value in REFUSED_TYPES:
+        raise PeError(
+            f"{ledger.config.file}: {found.origin} {found.value!r}: the model {REFUSED_TYPES[found.value]}, so no table follows from a configuration"
+        )
+    if found.value not in TYPES:
+        trouble = no_such("rope_type", found.value, TYPES)
+        raise PeError(f"{ledger.config.file}: {found.origin}: {trouble}")
+    name = TYPES[found.value]
+    if name == "yarn" and ledger.known.model_type in LONGROPE_FAMILIES:
+        ledger.note(f"{found.origin} says yarn, which this family means as longrope")
+        name = "longrope"
+    if name == "dynamic-ntk" and rope.values.get("alpha"):
+        name = "ntk"
+    if found.assumed and name != "none":
+        ledger.assume("rope_type", found)
+    return name, found
+
+
+BY_LENGTH = {
+    "longrope": "chooses its short or long factors by the length",
+    "dynamic-ntk": "computes its base from the length",
+}
+Reader = Callable[[Ledger, Rope, dict[str, Any]], None]
+
+
+def scaling(ledger: Ledger, rope: Rope, name: str, seq_len: int | None) -> dict[str, Any]:
+    """The arguments of a scaling, each checked and noted."""
+    arguments: dict[str, Any] = {}
+    if name in BY_LENGTH:
+        if seq_len is None:
+            raise PeError(
+                f"{ledger.config.file}: this model {BY_LENGTH[name]}: say for which with --seq-len N"
+            )
+        arguments["seq_len"] = seq_len
+        ledger.origins["seq_len"] = "--seq-len"
+    if name in READERS:
+        READERS[name](ledger, rope, arguments)
+    return arguments
+
+
+def _take(ledger: Ledger, rope: Rope, arguments: dict[str, Any], parameter: str, key: str) -> bool:
+    found = rope.find(ledger, key)
+    if found is None:
+        return False
+    arguments[parameter] = float(ledger.number(found))
+    ledger.origins[parameter] = found.origin
+    return True
+
+
+def _need(ledger: Ledger, rope: Rope, arguments: dict[str, Any], parameter: str, key: str) -> None:
+    if not _take(ledger, rope, arguments, parameter, key):
+        kind = rope.values.get("rope_type", rope.values.get("type"))
+        raise PeError(
+            f'{ledger.config.file}: {rope.path}.{key} is missing, which rope_type {kind!r} needs; add "{key}": its number'
+        )
+
+
+def _original(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+    """L0: beside the parameters (which wins, as in transformers), in them, or max_position_embeddings."""
+    name = "original_max_position_embeddings"
+    inside = rope.find(ledger, name)
+    beside = None if rope.outer else ledger.in_file(name) or from_fields(ledger, name)
+    if beside is not None and inside is not None and beside.value != inside.value:
+        ledger.warn(
+            f"{ledger.config.file}: {inside.origin} is {inside.value}, but {beside.value} ({beside.origin}) wins, as in transformers"
+        )
+    found = beside or inside
+    if found is None:
+        found = ledger.size("max_position_embeddings")
+        ledger.warn(
+            f"{rope.path}.{name} is not in {ledger.config.file}: max_position_embeddings {found.value} is used, as transformers does"
+        )
+    arguments["original_len"] = ledger.whole(found)
+    ledger.origins["original_len"] = found.origin
+
+
+def _stretch(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+    """The factor, or where it is null the quotient of the two lengths."""
+    if _take(ledger, rope, arguments, "factor", "factor"):
+        return
+    longest = ledger.size("max_position_embeddings")
+    arguments["factor"] = ledger.whole(longest) / arguments["original_len"]
+    ledger.origins["factor"] = (
+        f"{longest.origin} {longest.value} / original length {arguments['original_len']}"
+    )
+
+
+def _linear(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+    _need(ledger, rope, arguments, "factor", "factor")
+
+
+def _dynamic(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+    _need(ledger, rope, arguments, "factor", "factor")
+    longest = ledger.size("max_position_embeddings")
+    arguments["original_len"] = ledger.record("original_len", longest, "max_position_embeddings")
+
+
+def _ntk(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+    _need(ledger, rope, arguments, "factor", "alpha")
+
+
+def _yarn(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+    _original(ledger, rope, arguments)
+    _stretch(ledger, rope, arguments)
+    for key in ("attention_factor", "mscale", "mscale_all_dim"):
+        if rope.values.get(key) == 0 and key != "attention_factor":
+            continue
+        _take(ledger, rope, arguments, key, key)
+    for key in ("beta_fast", "beta_slow"):
+        if rope.values.get(key):  # 0 counts as absent in transformers
+            _take(ledger, rope, arguments, key, key)
+    assumed = ledger.known.attention_factor
+    if "attention_factor" not in arguments and assumed is not None:
+        arguments["attention_factor"] = ledger.record(
+            "attention_factor", Found(assumed, ledger.known.described(), True)
+        )
+    truncate = rope.find(ledger, "truncate")
+    if rope.outer:
+        beside = rope.outer.get("truncate")
+        if truncate is not None and beside is None and truncate.value is False:
+            ledger.warn(
+                f"{ledger.config.file}: {truncate.origin} is false and is honoured; transformers 5.24 looks for truncate beside the "
+                "layer types only and would round the range (--truncate gives its table)"
+            )
+        elif beside is not None:
+            truncate = Found(beside, f"{rope.path.rpartition('.')[0]}.truncate")
+    if truncate is not None:
+        arguments["truncate"] = ledger.truth(truncate)
+        ledger.origins["truncate"] = truncate.origin
+    if (
+        rope.values.get("rope_type", rope.values.get("type")) == "telechat3-yarn"
+        and "attention_factor" not in arguments
+    ):
+        arguments["attention_factor"] = TELECHAT_SLOPE * math.log(arguments["factor"]) + 1.0
+        ledger.origins["attention_factor"] = "0.07 ln(factor) + 1, the rule of TeleChat3"
+
+
+def _longrope(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+    _original(ledger, rope, arguments)
+    _stretch(ledger, rope, arguments)
+    if not _take(ledger, rope, arguments, "attention_factor", "attention_factor"):
+        _magnitude_by_length(ledger, rope, arguments)
+    for key in ("short_factor", "long_factor"):
+        found = rope.find(ledger, key)
+        if found is None:
+            raise PeError(
+                f"{ledger.config.file}: {rope.path}.{key} is missing, which longrope needs; add the list of divisors"
+            )
+        arguments[key] = ledger.numbers(found)
+        ledger.origins[key] = found.origin
+
+
+def _magnitude_by_length(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+    """PhiMoE has a magnitude for each of its lists of factors."""
+    side = "long" if arguments["seq_len"] > arguments["original_len"] else "short"
+    if _take(ledger, rope, arguments, "attention_factor", f"{side}_mscale") and side == "long":
+        ledger.warn(
+            f"{rope.path}.long_factor is used beyond {arguments['original_len']}; PhimoeRotaryEmbedding in transformers 5.24.0 "
+            "turns with short_factor at every length"
+        )
+
+
+def _llama3(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+    _need(ledger, rope, arguments, "factor", "factor")
+    _need(ledger, rope, arguments, "low_freq_factor", "low_freq_factor")
+    _need(ledger, rope, arguments, "high_freq_factor", "high_freq_factor")
+    _original(ledger, rope, arguments)
+
+
+def _proportional(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+    _take(ledger, rope, arguments, "factor", "factor")
+
+
+READERS: dict[str, Reader] = {
+    "linear": _linear,
+    "dynamic-ntk": _dynamic,
+    "ntk": _ntk,
+    "yarn": _yarn,
+    "longrope": _longrope,
+    "llama3": _llama3,
+    "proportional": _proportional,
+}

@@ -1,0 +1,238 @@
+"""The base and the width of a rotary table, under all the names that configurations have for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pe_cli.errors import PeError
+from pe_cli.models.defaults import Defaults
+from pe_cli.models.layers import Rope, first_layer
+from pe_cli.models.resolved import Found, Ledger
+
+FALLBACK_THETA = 10000.0
+# Names of the base beside the rotary parameters, by layer type; `None` is a model with one table.
+THETA_KEYS: dict[str | None, tuple[str, ...]] = {
+    None: (
+        "rope_theta",
+        "rotary_emb_base",
+        "rotary_embedding_base",
+        "rotary_base",
+        "rope_base",
+        "rope_freq_base",
+    ),
+    "full_attention": ("global_rope_theta", "rope_theta", "rotary_emb_base"),
+    "sliding_attention": ("rope_local_base_freq", "local_rope_theta", "swa_rope_theta", "sliding_rope_theta"),
+    "compress": ("compress_rope_theta",),
+    "main": ("rope_theta",),
+}
+PARTIAL_KEYS = (
+    "partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage", "rotary_percent", "rotary_emb_fraction",
+)  # fmt: skip
+# In these the file's `rotary_dim` is the width; elsewhere the key is there but the class does not read it.
+ROTARY_DIM_COUNTS = frozenset({"gptj", "codegen", "phi-msft", "", "minimax_m2", "qwen"})
+
+
+def base(ledger: Ledger, rope: Rope, label: str | None) -> float:
+    """θ, with the loud default of the model type where the file has none."""
+    own = None if rope.assumed else rope.find(ledger, "rope_theta", "base")
+    found = own or _beside(ledger, label) or _assumed_theta(ledger, rope, label)
+    value = found.value
+    if isinstance(value, list):
+        found = Found(value[first_layer(ledger, label)], found.origin, found.assumed)
+    theta = float(ledger.number(found))
+    ratio = ledger.in_file("rope_ratio")
+    if ratio is not None:
+        theta *= ledger.number(ratio)
+        found = Found(theta, f"{found.origin}, times {ratio.origin}")
+        ledger.origins["base"] = found.origin
+        return theta
+    ledger.record("base", found, "rope_theta")
+    if own is None and ledger.known.theta_ignored and found.origin.endswith("rope_theta"):
+        ledger.warn(
+            f"{found.origin} {theta:g} is used; {ledger.known.name} in {ledger.known.source} reads it only inside rope_parameters"
+        )
+    return theta
+
+
+def _beside(ledger: Ledger, label: str | None) -> Found | None:
+    layers = ledger.in_file("layer_rope_theta")
+    if layers is not None and isinstance(layers.value, list):
+        thetas = sorted({theta for theta in layers.value if theta})
+        if len(thetas) > 1:
+            raise PeError(
+                f"{ledger.config.file}: {layers.origin} has several bases ({', '.join(f'{t:g}' for t in thetas)}): "
+                "make each with `pe gen rope --base`"
+            )
+        if thetas:
+            return Found(thetas[0], layers.origin)
+    keys = THETA_KEYS.get(label, THETA_KEYS[None])
+    found = ledger.in_file(*keys)
+    if found is None and label not in (None, "full_attention", "main") and _one_theta(ledger.known):
+        found = ledger.in_file(*THETA_KEYS[None])
+    return found
+
+
+def _one_theta(known: Defaults) -> bool:
+    """Whether the class uses the same base in all its layer types."""
+    thetas = {(known.rope or {})[label]["rope_theta"] for label in known.labels if (known.rope or {})[label]}
+    return len(thetas) < 2
+
+
+def _assumed_theta(ledger: Ledger, rope: Rope, label: str | None) -> Found:
+    known = ledger.known
+    own = (known.rope or {}).get(label) if label else known.rope
+    for value in (
+        rope.values.get("rope_theta"),
+        (own or {}).get("rope_theta") if isinstance(own, Mapping) else None,
+    ):
+        if value is not None:
+            return Found(value, known.described(), assumed=True)
+    for value in (known.fields.get("rope_theta"), known.theta):
+        if isinstance(value, (int, float)):
+            return Found(value, known.described(), assumed=True)
+    return Found(FALLBACK_THETA, known.described(), assumed=True)
+
+
+def width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple[int, float | None]:
+    """(rotary width, part of the head that turns); the part is for `proportional`, where the width stays the head's."""
+    direct = ledger.in_file("qk_rope_head_dim") or from_fields(ledger, "qk_rope_head_dim")
+    rotary = ledger.in_file("rotary_dim") or from_fields(ledger, "rotary_dim")
+    partial = _partial(ledger, rope, label)
+    if direct is not None:
+        return _rotated_part(ledger, direct, partial), None
+    if rotary is not None and partial is None and ledger.known.model_type in ROTARY_DIM_COUNTS:
+        return _recorded(ledger, rotary, "rotary_dim"), None
+    head = head_dim(ledger, label)
+    part = 1.0 if partial is None else float(ledger.number(partial))
+    if part > 1.0:
+        ledger.warn(f"{partial.origin if partial else ''} is {part:g}: more than the whole head")
+    if partial is not None and partial.assumed and part != 1.0:
+        ledger.assume("partial_rotary_factor", partial)
+    ledger.origins["dim"] = head.origin
+    if head.assumed:
+        ledger.assume("head_dim", head)
+    if scaling == "proportional":
+        if partial is not None:
+            ledger.origins["partial"] = partial.origin
+        return head.value, part
+    if part != 1.0 and partial is not None:
+        if ledger.known.partial_ignored and scaling == "none" and not partial.assumed:
+            ledger.warn(
+                f"{partial.origin} {part:g} is applied; {ledger.known.module} in {ledger.known.source} does not read it"
+            )
+        ledger.origins["dim"] = f"{head.origin}, times {partial.origin} {part:g}"
+    dim = int(head.value * part)
+    if dim < 1:
+        raise PeError(f"{ledger.config.file}: {part:g} of a head of {head.value} leaves no rotary channel")
+    return dim, None
+
+
+def _rotated_part(ledger: Ledger, direct: Found, partial: Found | None) -> int:
+    """The rotated channels of a head whose other channels are kept apart (multi-head latent attention)."""
+    value = _recorded(ledger, direct, "qk_rope_head_dim")
+    reads_part = (
+        ledger.known.aliases.get("head_dim") == "qk_rope_head_dim" and not ledger.known.partial_ignored
+    )
+    if partial is None or partial.assumed or not reads_part:
+        return value
+    ledger.origins["dim"] += f", times {partial.origin} {partial.value}"
+    return int(value * ledger.number(partial))
+
+
+def _recorded(ledger: Ledger, found: Found, called: str) -> int:
+    value = ledger.whole(found)
+    ledger.record("dim", found, called)
+    return value
+
+
+def from_fields(ledger: Ledger, name: str) -> Found | None:
+    value = ledger.known.fields.get(name)
+    return None if value is None else Found(value, ledger.known.described(), assumed=True)
+
+
+def _partial(ledger: Ledger, rope: Rope, label: str | None) -> Found | None:
+    found = rope.find(ledger, "partial_rotary_factor") if not rope.assumed else None
+    found = found or ledger.in_file(*PARTIAL_KEYS)
+    layers = ledger.in_file("partial_rotary_factors")
+    if found is None and layers is not None and isinstance(layers.value, list):
+        found = Found(layers.value[first_layer(ledger, label)], layers.origin)
+    if found is not None:
+        return found
+    assumed = (rope.values if rope.assumed else rope.fallback).get("partial_rotary_factor")
+    if assumed is not None:
+        return Found(assumed, ledger.known.described(), assumed=True)
+    if ledger.known.partial is not None:
+        return Found(ledger.known.partial, ledger.known.described(), assumed=True)
+    return None
+
+
+def head_dim(ledger: Ledger, label: str | None) -> Found:
+    """The width of a head: said, assumed by the class, or hidden_size / num_attention_heads."""
+    own = ledger.known.head_dims.get(label or "")
+    found = _by_layer(ledger, label)
+    if found is None and own in (None, ledger.known.fields.get("head_dim")):
+        found = _said(ledger)
+    if found is not None:
+        ledger.whole(found)
+        return found
+    if own is not None:
+        return Found(own, ledger.known.described(), assumed=True)
+    memory = _memory_head(ledger)
+    if memory is not None:
+        return memory
+    if "head_dim" not in ledger.config.values and "head_dim" in ledger.known.fields:
+        return Found(ledger.known.fields["head_dim"], ledger.known.described(), assumed=True)
+    hidden, heads = ledger.size("hidden_size"), ledger.size("num_attention_heads")
+    for name, value in (("hidden_size", hidden), ("num_attention_heads", heads)):
+        if value.assumed:
+            ledger.assume(name, value)
+    times = ledger.known.head_multiple
+    origin = (
+        f"{_name(hidden, 'hidden_size')} {hidden.value} / {_name(heads, 'num_attention_heads')} {heads.value}"
+    )
+    return Found(
+        times * ledger.whole(hidden) // ledger.whole(heads), f"{times} * {origin}" if times > 1 else origin
+    )
+
+
+def _memory_head(ledger: Ledger) -> Found | None:
+    """The head of the memory attention of SAM 2 video models, which is what turns there."""
+    names = (
+        "memory_attention_hidden_size",
+        "memory_attention_downsample_rate",
+        "memory_attention_num_attention_heads",
+    )
+    hidden, rate, heads = (ledger.geometry_like(name) for name in names)
+    if hidden is None or rate is None or heads is None:
+        return None
+    width = ledger.whole(hidden) // (ledger.whole(rate) * ledger.whole(heads))
+    return Found(width, f"{names[0]} {hidden.value} / ({names[1]} {rate.value} * {names[2]} {heads.value})")
+
+
+def _name(found: Found, usual: str) -> str:
+    return usual if found.assumed else found.origin
+
+
+def _said(ledger: Ledger) -> Found | None:
+    alias = ledger.known.aliases.get("head_dim")
+    return ledger.in_file(
+        *((alias,) if alias else ()), "head_dim", "kv_channels", "head_size", "attention_head_dim"
+    )
+
+
+def _by_layer(ledger: Ledger, label: str | None) -> Found | None:
+    """A head width that differs by layer type: `per_layer_config`, or `global_head_dim` for full attention."""
+    layers = ledger.config.values.get("per_layer_config")
+    if label and isinstance(layers, Mapping):
+        first = first_layer(ledger, label)
+        for index, own in layers.items():  # the keys are numbers, padded with zeros in saved files
+            if (
+                str(index).isdecimal()
+                and int(index) == first
+                and isinstance(own, Mapping)
+                and own.get("head_dim")
+            ):
+                return Found(own["head_dim"], ledger.config.key(f"per_layer_config.{index}.head_dim"))
+        if layers and "head_dim" in ledger.config.values:
+            return ledger.in_file("head_dim")
+    return ledger.in_file("global_head_dim") if label == "full_attention" else None
