@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.distances import check_heads, checked, differences, over_distances, refuse
+from pe_cli.encodings.draws import in_turn
 from pe_cli.errors import PeError
 from pe_cli.kernels import geometric, rotation_blocks
+from pe_cli.randomness import uniform_rows
 from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors
 
 KERPLE_LEAST = 0.01
@@ -125,11 +127,12 @@ def kerple(
     """
     if (bias_p is None) != (bias_a is None):
         raise PeError("--bias-p and --bias-a belong together: give both or neither")
-    if bias_p is not None:
+    if bias_p is not None and bias_a is not None:
         refuse("nothing is drawn, --bias-p and --bias-a are given", seed=seed)
-    random = np.random.default_rng(seed or 0)
-    p = _per_head(bias_p, heads, "--bias-p") if bias_p is not None else random.random(check_heads(heads)) * 2
-    a = _per_head(bias_a, heads, "--bias-a") if bias_a is not None else random.random(heads)
+        p, a = _per_head(bias_p, heads, "--bias-p"), _per_head(bias_a, heads, "--bias-a")
+    else:
+        p, a = in_turn(uniform_rows, [(check_heads(heads),)] * 2, seed or 0)
+        p = 2 * p
     used_p = np.clip(p, KERPLE_LEAST, 2 if kernel == "power" else None)[:, None]
     used_a = np.maximum(a, KERPLE_LEAST)[:, None]
 
@@ -263,10 +266,10 @@ def _fire_network(
         width = FIRE_WIDTH if width is None else width
         if width < 1:
             raise PeError(f"--width {width}: at least one hidden unit is needed")
-        random = np.random.default_rng(seed or 0)
         limits = (1.0, 1.0, width**-0.5, width**-0.5)
         shapes = ((width, 1), (width,), (heads, width), (heads,))
-        return {n: random.uniform(-x, x, s) for n, x, s in zip(names, limits, shapes, strict=True)}
+        drawn = in_turn(uniform_rows, shapes, seed or 0)
+        return {n: x * (2 * u - 1) for n, x, u in zip(names, limits, drawn, strict=True)}
     refuse("nothing is drawn, the network is given", width=width, seed=seed)
     missing = [option for option, array in zip(options, given, strict=True) if array is None]
     if missing:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.encodings.draws import distinct_integers
 from pe_cli.errors import PeError, no_such
+from pe_cli.randomness import uniform_rows
 from pe_cli.signature import Tensors
 
 NOT_SEEN = -1
@@ -83,16 +85,15 @@ def _sinks(length: int, *, window: int, sinks: int = 4) -> Tensors:
 def _randomised(length: int, *, max_position: int, seed: int = 0) -> Tensors:
     if max_position < length:
         raise PeError(f"--max-position {max_position}: {length} different positions do not fit below it")
-    drawn = np.random.default_rng(seed).choice(max_position, length, replace=False)
-    return Tensors({"position_ids": np.sort(drawn)}, facts={"seed": seed})
+    return Tensors({"position_ids": distinct_integers(length, max_position, seed)}, facts={"seed": seed})
 
 
 def _pose(length: int, *, max_position: int, seed: int = 0) -> Tensors:
     if max_position < length:
         raise PeError(f"--max-position {max_position} is below --len {length}: there is nothing to skip")
-    random = np.random.default_rng(seed)
-    first = int(random.integers(1, (length + 1) // 2, endpoint=True))
-    skip = int(random.integers(0, max_position - length, endpoint=True))
+    drawn = uniform_rows(np.arange(2), 1, seed)[:, 0]
+    first = 1 + int(drawn[0] * ((length + 1) // 2))
+    skip = int(drawn[1] * (max_position - length + 1))
     ids = np.arange(length)
     ids[first:] += skip
     return Tensors({"position_ids": ids}, facts={"seed": seed, "first_run": first, "skip": skip})

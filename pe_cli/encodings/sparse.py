@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.distances import refuse
+from pe_cli.encodings.draws import in_turn
 from pe_cli.encodings.long_context import ALIASES, SCHEMES, apply_scheme
 from pe_cli.errors import PeError
 from pe_cli.kernels import geometric, rotations
+from pe_cli.randomness import normal_rows
 from pe_cli.signature import Choice, DTypeName, Ints, Positions, Tensors
 
 
@@ -88,8 +90,8 @@ def _axial_factors(
     shape: tuple[int, ...], dims: tuple[int, ...], init: str, std: float, seed: int
 ) -> tuple[NDArray[np.float64], ...]:
     if init == "normal":
-        random = np.random.default_rng(seed)
-        return tuple(random.normal(0.0, std, sides) for sides in zip(shape, dims, strict=True))
+        sides = list(zip(shape, dims, strict=True))
+        return tuple(std * table for table in in_turn(normal_rows, sides, seed))
     if any(dim % 2 for dim in dims):
         raise PeError(f"--dims {_spell(dims)}: pairs of sine and cosine need even widths")
     return tuple(
@@ -155,9 +157,11 @@ def sparse_transformer(
     else:
         if dim < 1:
             raise PeError(f"--dim {dim}: a table has at least one column")
-        random, deviation = np.random.default_rng(seed or 0), 0.125 / math.sqrt(2 * dim)
-        for name, rows in (("row_table", -(-length // stride)), ("column_table", stride)):
-            tensors[name] = round_to(random.normal(0.0, deviation, (rows, dim)), dtype or "float32")
+        sides = [(-(-length // stride), dim), (stride, dim)]
+        for name, table in zip(
+            ("row_table", "column_table"), in_turn(normal_rows, sides, seed or 0), strict=True
+        ):
+            tensors[name] = round_to(table * (0.125 / math.sqrt(2 * dim)), dtype or "float32")
     return Tensors(tensors)
 
 
