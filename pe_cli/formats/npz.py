@@ -134,7 +134,7 @@ class _View(io.RawIOBase):
             whence
         ]
         if base + offset < 0:
-            raise ValueError("negative seek")
+            raise OSError("negative seek")
         self._stream.seek(base + offset)
         return self._stream.position
 

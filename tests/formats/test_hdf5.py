@@ -1,0 +1,144 @@
+"""HDF5: every way to store numbers is read, and nothing outside the file is touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import h5py
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pe_cli.errors import PeError
+from pe_cli.formats import hdf5
+from pe_cli.formats.probe import survives
+from pe_cli.sources import load_array, open_source
+
+TABLE = np.arange(600, dtype=np.float32).reshape(30, 20)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"chunks": (4, 20)},
+        {"chunks": (7, 3), "compression": "gzip", "shuffle": True, "fletcher32": True},
+        {"chunks": (1, 1)},
+        {"chunks": (30, 20), "compression": "lzf"},
+        {"maxshape": (None, 20), "chunks": True},
+    ],
+)
+@pytest.mark.parametrize("max_bytes", [80, 1000, 1 << 20])
+def test_contiguous_chunked_and_compressed(options: dict[str, Any], max_bytes: int, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", data=TABLE, **options)
+    with open_source(str(tmp_path / "x.h5")) as source:
+        blocks = list(source.blocks(max_bytes=max_bytes))
+        assert all(block.nbytes <= max_bytes for block in blocks)
+        assert np.array_equal(np.concatenate(blocks), TABLE)
+        assert np.array_equal(source.read(), TABLE)
+
+
+def test_a_dataset_never_written_is_its_fill_value(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", (4, 3), "f4", fillvalue=7)
+    assert np.array_equal(load_array(str(tmp_path / "x.h5")), np.full((4, 3), 7, np.float32))
+
+
+def test_a_compact_dataset(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((3,))
+        h5py.Dataset(h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_INT32, space, creation))[:] = [1, 2, 3]
+    assert load_array(str(tmp_path / "x.h5")).tolist() == [1, 2, 3]
+
+
+def test_links_out_of_the_file_stay_closed(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = TABLE
+    (tmp_path / "raw").write_bytes(TABLE.tobytes())
+    virtual = h5py.VirtualLayout((30, 20), "f4")
+    virtual[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "x", (30, 20))
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["link"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/x")
+        file.create_virtual_dataset("virtual", virtual)
+        file.create_dataset("raw", (30, 20), "f4", external=[(str(tmp_path / "raw"), 0, TABLE.nbytes)])
+        file["here"] = TABLE
+        file["loop"] = h5py.SoftLink("/loop")
+        file["again"] = file["/"]
+    with open_source(str(tmp_path / "x.h5")) as source:
+        assert set(source.tensors) == {"virtual", "raw", "here"}
+        for name in ("virtual", "raw"):
+            with pytest.raises(PeError, match=f"dataset '{name}' lies in other files"):
+                source.read(name)
+        assert np.array_equal(source.read("here"), TABLE)
+        with pytest.raises(PeError, match="no tensor 'link'"):
+            source.read("link")
+
+
+def test_what_is_not_numbers_is_listed_and_not_read(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["text"] = "hello"
+        file["pairs"] = np.zeros(3, [("a", "i4"), ("b", "f4")])
+        file["nothing"] = h5py.Empty("f4")
+        file["fixed"] = np.array([b"abc"])
+    with open_source(str(tmp_path / "x.h5")) as source:
+        assert set(source.tensors) == {"text", "pairs", "fixed"}
+        for name in source.tensors:
+            with pytest.raises(PeError, match="whose values pe does not read"):
+                source.read(name)
+
+
+def test_bfloat16_as_h5py_stores_it_itself(tmp_path: Path) -> None:
+    values = np.arange(6).astype(ml_dtypes.bfloat16)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = values
+    assert np.array_equal(load_array(str(tmp_path / "x.h5")), values)
+
+
+def test_long_rows_in_chunks_are_refused_beyond_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pe_cli.formats import base
+
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", (1 << 20, 1 << 20), "f4", chunks=(1 << 10, 1 << 10))
+    monkeypatch.setattr(base, "machine_memory", lambda: 1 << 30)
+    with open_source(str(tmp_path / "x.h5")) as source:
+        with pytest.raises(PeError, match="4 TiB of memory"):
+            source.read()
+        with pytest.raises(PeError, match="4 GiB of memory"):
+            next(source.blocks())
+
+
+def test_endless_parsing_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = TABLE
+    parent = os.getpid()
+    parse = hdf5._texts
+
+    def crash_in_the_child(attributes: Any) -> dict[str, str]:
+        if os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return parse(attributes)
+
+    monkeypatch.setattr(hdf5, "_texts", crash_in_the_child)
+    with pytest.raises(PeError, match="takes the HDF5 library down"):
+        load_array(str(tmp_path / "x.h5"))
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def test_a_child_may_fail_but_not_run_on() -> None:
+    assert survives(lambda: time.sleep(0.01), cpu_seconds=5)
+    assert survives(lambda: 1 / 0, cpu_seconds=5)
+    assert not survives(lambda: os.kill(os.getpid(), signal.SIGSEGV), cpu_seconds=5)
+    assert not survives(spin, cpu_seconds=1)
