@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
+from pe_cli.phases import polynomial
 
 WORDS_PER_COUNT = 4
 LARGEST_SEED = 2**128 - 1
@@ -155,18 +156,9 @@ def natural_log(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _rational(
     coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    above, below = (_polynomial(c, x) for c in coefficients)
+    above, below = (polynomial(c, x) for c in coefficients)
     above /= below
     return above
-
-
-def _polynomial(coefficients: tuple[float, ...], x: NDArray[np.float64]) -> NDArray[np.float64]:
-    value = x * coefficients[-1]
-    for coefficient in coefficients[-2:0:-1]:
-        value += coefficient
-        value *= x
-    value += coefficients[0]
-    return value
 
 
 def _words(first: int, count: int, seed: int) -> NDArray[np.uint64]:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, no_such
-from pe_cli.kernels import PRECISE, TWO_PI, as_decimal, rotations
+from pe_cli.kernels import as_decimal, rotations
+from pe_cli.phases import PRECISE, TWO_PI
 from pe_cli.randomness import normal_rows
 from pe_cli.signature import Array, Choice, Grid, Ints, Positions, Tensors, default_positions
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.dtypes import round_into
+from pe_cli.encodings.rope_float32 import cos_sin, power
 from pe_cli.errors import PeError
 from pe_cli.kernels import Frequencies, geometric, rotation_blocks, scaled
 
@@ -72,7 +73,7 @@ def float32_waves(
     power       1 / base ** (2i / (dim - 2 shift))                             CTRL, GPT-J, timm, MoCo v3
     period      positions are divided by base ** (2i / (dim - 2 shift))        DETR
 
-    Each step is rounded correctly; a framework's own exp and pow may differ in the last bit.
+    exp is rounded correctly, as torch's is but for one value in a hundred; power is torch's.
     """
     i = np.arange((dim + 1) // 2, dtype=np.float32)
     steps = dim / 2 - shift
@@ -81,11 +82,11 @@ def float32_waves(
     if len(i) <= 1:
         return Float32Waves(np.ones_like(i), scale=scale)
     if recipe == "exp":
-        return Float32Waves(_float32(np.exp, i * np.float32(-math.log(base) / steps)), scale=scale)
+        return Float32Waves(_exp(i * np.float32(-math.log(base) / steps)), scale=scale)
     if recipe == "exp-divide":
         exponents = (i * np.float32(-math.log(base))) / np.float32(steps)
-        return Float32Waves(_float32(np.exp, exponents), scale=scale)
-    periods = _float32(lambda x: np.float64(np.float32(base)) ** x, i / np.float32(steps))
+        return Float32Waves(_exp(exponents), scale=scale)
+    periods = power(base, i / np.float32(steps))
     if recipe == "period":
         return Float32Waves(periods, divides=True, scale=scale)
     return Float32Waves(np.float32(1) / periods, scale=scale)
@@ -128,18 +129,15 @@ def _blocks(
 def float32_rotation_blocks(
     positions: NDArray[Any], waves: Float32Waves, *, sin_first: bool = False
 ) -> Iterator[tuple[slice, NDArray[np.complex128]]]:
-    """As `rotation_blocks`, with the angles of float32 arithmetic; cos and sin of them are exact in float32."""
+    """As `rotation_blocks`, with the angles, cosines and sines of float32 arithmetic."""
     step = max(1, 16384 // max(1, len(waves.numbers)))
     for first in range(0, len(positions), step):
-        angles = waves.angles(positions[first : first + step]).astype(np.float64)
+        angles = waves.angles(positions[first : first + step])
         z = np.empty(angles.shape, np.complex128)
-        cos, sin = (z.imag, z.real) if sin_first else (z.real, z.imag)
-        # The functions of numpy in float32 are off by a unit in the last place; a framework's are elsewhere.
-        cos[...] = np.cos(angles).astype(np.float32)
-        sin[...] = np.sin(angles).astype(np.float32)
+        real, imag = (z.imag, z.real) if sin_first else (z.real, z.imag)
+        real[...], imag[...] = cos_sin(angles)
         yield slice(first, first + len(angles)), z
 
 
-def _float32(function: Any, values: NDArray[np.float32]) -> NDArray[np.float32]:
-    rounded: NDArray[np.float32] = function(values.astype(np.float64)).astype(np.float32)
-    return rounded
+def _exp(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.exp(values.astype(np.float64)).astype(np.float32)

@@ -10,7 +10,6 @@ from pe_cli.encodings.fourier import fourier
 from pe_cli.errors import PeError
 from pe_cli.signature import Tensors
 
-
 with mpmath.workdps(60):
     PI = +mpmath.pi
 
@@ -84,9 +83,6 @@ def test_gaussian_features_tell_their_matrix_and_can_be_made_from_it() -> None:
     again = fourier(POINTS, style="gaussian", matrix=b, sin_first=True)
     assert isinstance(again, Tensors)
     np.testing.assert_array_equal(np.roll(again["fourier"], 64, axis=1), made["fourier"])
-    np.testing.assert_array_equal(
-        made["matrix"], fourier(POINTS, style="gaussian", num_bands=64, scale=3.0, seed=9)["matrix"]
-    )  # type: ignore[index]
     other = fourier(POINTS, style="gaussian", num_bands=64, scale=3.0, seed=10)
     assert isinstance(other, Tensors)
     assert (other["matrix"] != b).all()

@@ -202,8 +202,9 @@ def test_float32_arithmetic_of_the_paper_by_hand() -> None:
     w = f(np.exp(np.float64(f(i) * f(-np.log(10000.0) / 16))))
     angle = f(position) * w
     row = table([position], 32, compute="float32")[0]
-    assert row[2 * i] == f(np.sin(np.float64(angle)))
-    assert row[2 * i + 1] == f(np.cos(np.float64(angle)))
+    # torch's functions are within a unit in the last place of these.
+    assert abs(row[2 * i] - np.sin(np.float64(angle))) < 2.0**-24
+    assert abs(row[2 * i + 1] - np.cos(np.float64(angle))) < 2.0**-24
 
 
 def test_timestep_is_sines_then_cosines_of_scaled_steps() -> None:
@@ -299,8 +300,8 @@ def test_transformers_float32_tables_are_followed() -> None:
     for style, (tensor, options) in transformers_tables().items():
         want = tensor.numpy()
         got = table(np.arange(2000), want.shape[1], style=style, compute="float32", **options)
-        # Where a framework's exp or pow is off in the last bit, a whole column drifts.
-        assert (np.abs(got - want) <= 1.2e-7).mean() > 0.97, style
+        # torch's exp is not always the nearest float32; then a whole column drifts.
+        assert (got == want).mean() > (0.95 if style in ("whisper", "m2m100", "musicgen") else 0.999), style
         np.testing.assert_allclose(got, want, atol=1.3e-4, err_msg=style)
 
 
