@@ -112,7 +112,7 @@ def kerple(
 
     Extrapolates: yes; the logarithm forgets slowly.
 
-    Source: Chi et al. 2022, arXiv 2205.09921, equations 5 and 6.
+    Source: Chi et al. 2022, arXiv 2205.09921 (KERPLE, logarithmic and power variants).
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def sandwich(
 
     Extrapolates: yes, like ALiBi, of which it is a smooth relative.
 
-    Source: Chi et al. 2023, arXiv 2212.10356, section 5.
+    Source: Chi et al. 2023, arXiv 2212.10356 (Sandwich).
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def fire(
     Extrapolates: yes; the argument of f stays between 0 and 1 at any length. It depends on the query's
     position, not on the distance only.
 
-    Source: Li et al. 2024, arXiv 2310.04418, equations 8 to 10.
+    Source: Li et al. 2024, arXiv 2310.04418 (FIRE).
 
     Parameters
     ----------

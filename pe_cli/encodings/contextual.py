@@ -39,7 +39,7 @@ def cope(
 
     Extrapolates: yes, since positions are counts of what the gates select.
 
-    Source: Golovneva et al. 2024, arXiv 2405.18719, section 4.
+    Source: Golovneva et al. 2024, arXiv 2405.18719 (CoPE).
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def fox(*, log_gates: Array, gate_logits: bool = False, dtype: DTypeName = "floa
 
     Extrapolates: yes, as far as the gates have learned to forget. CABLE's bias is this one, with negated gate logits.
 
-    Source: Lin et al. 2025, arXiv 2503.02130, equation 7.
+    Source: Lin et al. 2025, arXiv 2503.02130 (Forgetting Transformer).
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def peg(
 
     Extrapolates: yes, to any grid. Used by CPVT and Twins.
 
-    Source: Chu et al. 2023, arXiv 2102.10882, section 3.2.
+    Source: Chu et al. 2023, arXiv 2102.10882 (CPVT).
 
     Parameters
     ----------

@@ -115,7 +115,7 @@ def tupe(
 
     Extrapolates: the relative part clips, the absolute part ends with the table.
 
-    Source: Ke et al. 2021, arXiv 2006.15595, equations 7 to 10.
+    Source: Ke et al. 2021, arXiv 2006.15595 (TUPE-R).
 
     Parameters
     ----------

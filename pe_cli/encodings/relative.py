@@ -186,7 +186,7 @@ def shaw(
 
     Extrapolates: every length is defined, but all distances beyond M look the same.
 
-    Source: Shaw et al. 2018, arXiv 1803.02155, equations 3 to 5.
+    Source: Shaw et al. 2018, arXiv 1803.02155, section 3.2.
 
     Parameters
     ----------
