@@ -52,7 +52,10 @@ def deberta(
     dtype : element type of the absolute part (float32)
     """
     if max_relative_positions < 1:
-        raise PeError(f"--max-relative-positions {max_relative_positions}: it must be at least 1")
+        raise PeError(
+            f"--max-relative-positions {max_relative_positions}: it must be at least 1; where a model says -1, "
+            "it is the model's max_position_embeddings"
+        )
     if queries is not None and keys is not None:
         minus_key: NDArray[Any] = queries[:, None] - keys[None, :]
     elif distances is not None:

@@ -76,20 +76,23 @@ def t5(
     return over_distances(lambda d: learned[:, buckets(d)], distances, dtype or "float32")
 
 
-def _descending_distances(length: int, *, bidirectional: bool = False, **_: Any) -> NDArray[np.int64]:
-    return np.arange(length - 1, -length if bidirectional else -1, -1)
+def _descending_distances(
+    length: int, *, bidirectional: bool = False, style: str = "paper-cat", **_: Any
+) -> NDArray[np.int64]:
+    first = length if style == "xlnet" else length - 1
+    return np.arange(first, -length if bidirectional else -1, -1)
 
 
 # The columns of the sines and those of the cosines.
 ROW_COLUMNS: dict[str, Callable[[int], tuple[slice, slice]]] = {
     "paper-cat": lambda dim: (slice(0, dim // 2), slice(dim // 2, dim)),
     "paper": lambda dim: (slice(0, dim, 2), slice(1, dim, 2)),
+    "xlnet": lambda dim: (slice(0, dim // 2), slice(dim // 2, dim)),
 }
 ROW_STYLES = Choice(
     tuple(ROW_COLUMNS),
     {
         "transformer-xl": "paper-cat",
-        "xlnet": "paper-cat",
         "conformer": "paper",
         "espnet": "paper",
         "wav2vec2-conformer": "paper",
@@ -113,7 +116,8 @@ def transformer_xl(
     The row of distance r = query minus key is the sinusoidal code of r; attention projects it to
     W_R R_r and adds (q + v) . (W_R R_r) to the logit of a pair at that distance (after the "relative shift",
     which only moves rows to their pairs). Shape (distances, dim), largest distance first, as the models
-    store it: --len N gives N-1..0, with --bidirectional N-1..-(N-1); --positions gives any others.
+    store it: --len N gives N-1..0, with --bidirectional N-1..-(N-1); XLNet's start at N; --positions gives any
+    others.
 
     Extrapolates: yes, a row exists for every distance. W_R, u and v are learned and are in the model.
 
@@ -121,7 +125,8 @@ def transformer_xl(
     ----------
     positions : distances, query position minus key position
     dim : width of a row (the model's d_model), even
-    style : paper-cat: sines, then cosines (Transformer-XL, XLNet); paper: sin, cos in turn (Conformer, ESPnet)
+    style : paper-cat: sines, then cosines (Transformer-XL); paper: sin, cos in turn (Conformer, ESPnet);
+        xlnet: as paper-cat, with one more distance in front
     bidirectional : distances to both sides (Conformer, XLNet 'bi'), or only to the left
     clamp_len : distances beyond it are held at it, as clamp_len of the models
     base : base of the wavelengths

@@ -147,6 +147,22 @@ def test_conformer_rows_equal_transformers() -> None:
 
 
 @pytest.mark.interop
+@pytest.mark.parametrize("attn_type", ["bi", "uni"])
+def test_xlnet_rows_equal_transformers(attn_type: str) -> None:
+    pytest.importorskip("torch")
+    modeling = pytest.importorskip("transformers.models.xlnet.modeling_xlnet")
+    from transformers import XLNetConfig
+
+    config = XLNetConfig(
+        vocab_size=8, d_model=16, n_layer=1, n_head=2, d_inner=8, attn_type=attn_type, clamp_len=7
+    )
+    want = modeling.XLNetModel(config).relative_positional_encoding(12, 12)[:, 0].numpy()
+    options = {"style": "xlnet", "bidirectional": attn_type == "bi", "dim": 16, "clamp_len": 7}
+    got = transformer_xl(transformer_xl.default_positions(12, **options), **options)
+    np.testing.assert_allclose(got, want, atol=3e-6)
+
+
+@pytest.mark.interop
 def test_speecht5_vectors_equal_transformers() -> None:
     torch = pytest.importorskip("torch")
     modeling = pytest.importorskip("transformers.models.speecht5.modeling_speecht5")
