@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.formats import TensorSpec
-from pe_cli.identify import Identified, describe_checkpoint, identify
+from pe_cli.identify import Identified, PositionTensor, describe_checkpoint, identify
 from pe_cli.memory import require_memory
 from pe_cli.render.statistics import Statistics, describe
 from pe_cli.sources import Source
@@ -26,7 +26,7 @@ class TensorReport:
     """One tensor: what its header says, and, where its values were read, the rest."""
 
     spec: TensorSpec
-    role: str | None = None
+    role: PositionTensor | None = None
     statistics: Statistics | None = None
     identified: Identified | None = None
     rows_read: int | None = None
@@ -40,7 +40,7 @@ class TensorReport:
             "bytes": self.spec.nbytes,
         }
         if self.role:
-            found["role"] = self.role
+            found["identified"] = {**self.role.as_dict(), "from": "header"}
         if self.values is not None:
             found["statistics"] = self.statistics
             found["identified"] = self.identified.as_dict() if self.identified else None

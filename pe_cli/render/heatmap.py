@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 # Ends and middle of a blue-white-orange scale, told apart in all common forms of colour blindness.
 NEGATIVE, MIDDLE, POSITIVE = (33, 102, 172), (247, 247, 247), (217, 95, 2)
+OUTLYING = 3
 BLOCKS = " ░▒▓█"
 
 
@@ -40,11 +41,17 @@ def shrink(plane: NDArray[np.float64], rows: int, columns: int) -> NDArray[np.fl
 
 
 def limits(plane: NDArray[np.float64]) -> tuple[float, float]:
-    """The smallest and largest finite value; symmetric about zero where both signs occur."""
+    """The ends of the scale; symmetric about zero where both signs occur.
+
+    A few outliers do not flatten the rest: beyond three times what 99 % stay within, the scale ends there.
+    """
     finite = plane[np.isfinite(plane)]
     if not finite.size:
         return 0.0, 0.0
     low, high = float(finite.min()), float(finite.max())
+    usual = float(np.quantile(np.abs(finite), 0.99))
+    if usual and max(-low, high) > OUTLYING * usual:
+        low, high = max(low, -usual), min(high, usual)
     if low < 0 < high:
         high = max(-low, high)
         low = -high
@@ -82,6 +89,7 @@ def text_lines(plane: NDArray[np.float64], *, unicode: bool) -> list[str]:
             if not np.isfinite(value):
                 cells.append("?" if np.isnan(value) else "!")
                 continue
+            value = min(max(value, low), high)
             scaled = (value - low) / (high - low) if low >= 0 and high > low else abs(value) / span
             level = min(4, int(scaled * 4.999))
             cells.append(minus[level] if value < 0 < high and level else shades[level])
@@ -92,6 +100,7 @@ def text_lines(plane: NDArray[np.float64], *, unicode: bool) -> list[str]:
 def _rgb(value: float, low: float, high: float) -> str:
     if not np.isfinite(value):
         return "rgb(128,128,128)"
+    value = min(max(value, low), high)
     if low < 0 < high:
         share = value / high
         end = POSITIVE if share > 0 else NEGATIVE

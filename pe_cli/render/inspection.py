@@ -38,7 +38,8 @@ def _list(out: Console, report: FileReport) -> None:
         table.add_column(heading, overflow="fold")
     for tensor in shown:
         spec = tensor.spec
-        table.add_row(spec.name, spec.dtype, str(list(spec.shape)), size(spec.nbytes), tensor.role or "")
+        what = f"{tensor.role.encoding}: {tensor.role.role}" if tensor.role else ""
+        table.add_row(spec.name, spec.dtype, str(list(spec.shape)), size(spec.nbytes), what)
     out.print(table)
     rest = len(report.tensors) - len(shown)
     if rest:

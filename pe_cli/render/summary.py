@@ -74,7 +74,8 @@ def draw(out: Console, array: NDArray[Any]) -> None:
         unicode = can_print(heatmap.BLOCKS + "≡≣·")
         for text in heatmap.text_lines(heatmap.shrink(plane, PICTURE_ROWS, width), unicode=unicode):
             out.print(text, no_wrap=True, crop=True)
-    out.print(f"rows down, columns across; {low:.3g} to {high:.3g}", style="dim")
+    clipped = " and beyond" if plane.size and max(-low, high) < np.nanmax(np.abs(plane), initial=0) else ""
+    out.print(f"rows down, columns across; {low:.3g} to {high:.3g}{clipped}", style="dim")
 
 
 def key_values(facts: Mapping[str, Any], origins: Mapping[str, str]) -> RichTable:
