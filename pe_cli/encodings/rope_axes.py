@@ -240,6 +240,14 @@ STYLES: dict[str, Style] = {
     "qwen-vision": Style(
         _two_axes("qwen-vision", "half"), DEFAULT_BASE, "Qwen2-VL to Qwen3-VL, GLM-V, vision"
     ),
+    "step3-vision": Style(
+        _two_axes("step3-vision", "half", order=(1, 0)), DEFAULT_BASE, "Step 3 vision: columns before rows"
+    ),
+    "inkling-vision": Style(
+        _two_axes("inkling-vision", "adjacent", order=(1, 0)),
+        DEFAULT_BASE,
+        "Inkling 2 vision: columns before rows, adjacent pairs",
+    ),
     "kimi-vision": Style(_kimi, DEFAULT_BASE, "Kimi-K2.5 vision: column, row, column, row…"),
     "pixtral": Style(_pixtral, DEFAULT_BASE, "Pixtral, Mistral-3 vision: alternate frequencies"),
     "gemma4-vision": Style(_gemma4, 100.0, "Gemma-4 vision: each axis is a half by itself"),

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from pe_cli.dtypes import round_to
 from pe_cli.encodings import rope_axes, rope_layouts
 from pe_cli.encodings.rope_axes import Plan, axial_plan, section_axes
-from pe_cli.encodings.rope_float32 import Float32, cos_sin, frequencies32, inverse, power
+from pe_cli.encodings.rope_float32 import frequencies32, inverse
 from pe_cli.encodings.rope_grid import coordinates, turning_blocks
 from pe_cli.encodings.rope_scaling import DEFAULT_BASE, Frequencies, frequencies
 from pe_cli.errors import PeError, no_such
+from pe_cli.float32 import Float32, cos_sin, power
 from pe_cli.kernels import rotation_blocks
 from pe_cli.signature import Tensors
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.dtypes import round_into
-from pe_cli.encodings.rope_float32 import cos_sin, power
 from pe_cli.errors import PeError
+from pe_cli.float32 import cos_sin, power
 from pe_cli.kernels import Frequencies, geometric, rotation_blocks, scaled
 
 Order: TypeAlias = Literal["interleaved", "sin-cos", "cos-sin"]

@@ -28,6 +28,8 @@ def outer(coordinate: np.ndarray, w: np.ndarray) -> np.ndarray:
 # The angle of each pair, written down independently for heads of 64 (two axes) and 128 (three).
 TWO_AXES = {
     "qwen-vision": np.hstack([outer(ROWS, GEOMETRIC), outer(COLUMNS, GEOMETRIC)]),
+    "step3-vision": np.hstack([outer(COLUMNS, GEOMETRIC), outer(ROWS, GEOMETRIC)]),
+    "inkling-vision": np.hstack([outer(COLUMNS, GEOMETRIC), outer(ROWS, GEOMETRIC)]),
     "sam": np.hstack([outer(ROWS, GEOMETRIC), outer(COLUMNS, GEOMETRIC)]),
     "eva02": np.hstack([outer(ROWS, GEOMETRIC), outer(COLUMNS, GEOMETRIC)]),
     "gemma4-vision": np.hstack([outer(c, 100.0 ** (-np.arange(16) / 16)) for c in (ROWS, COLUMNS)]),
