@@ -61,8 +61,9 @@ def round_to(values: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
 
 def round_into(out: NDArray[Any], values: NDArray[Any]) -> None:
     """`out[...] = values`, rounded as by `round_to`."""
+    in_numpy = out.dtype.isbuiltin == 1  # asking for a dtype's name takes longer than many a block
     with np.errstate(over="ignore", invalid="ignore"):
-        if out.dtype.name not in NOT_IN_NUMPY or np.can_cast(values.dtype, np.float32):
+        if in_numpy or np.can_cast(values.dtype, np.float32):
             np.copyto(out, values, casting="unsafe")
         elif values.ndim == 0:
             out[...] = _to_odd_float32(values.astype(np.float64))

@@ -49,7 +49,7 @@ FRACTION_BITS = 192
 HIGHEST_FREQUENCY = Decimal(2) ** 64
 HIGHEST_POSITION = 2**63
 
-PAIRS_PER_BLOCK = 16384  # complex128: 256 KiB of buffer and as much of offsets share a cache of level 2
+PAIRS_PER_BLOCK = 32768  # complex128: half a MiB of buffer, and as much of offsets
 FEWEST_ROWS, MOST_ROWS = 32, 4096
 PAIRS_AT_ONCE = 4096  # what direct evaluation works on at a time, in some ten arrays
 
@@ -273,13 +273,15 @@ def _consecutive_blocks(
     plan: _Plan, first: int, count: int, buffer: NDArray[np.complex128], amplitude: float, sin_first: bool
 ) -> Iterator[tuple[slice, NDArray[np.complex128]]]:
     offsets = plan.offsets(sin_first)
+    starts, made = buffer[:0], None
     done = 0
     while done < count:
         block, offset = (first + done) >> plan.shift, (first + done) & (plan.rows - 1)
         take = min(plan.rows - offset, count - done)
-        group = _group_of_starts(plan, block // plan.group, sin_first)
-        start = group[block % plan.group] * amplitude
-        z = np.multiply(offsets[offset : offset + take], start, out=buffer[:take])
+        group, index = divmod(block, plan.group)
+        if group != made:
+            starts, made = _group_of_starts(plan, group, sin_first) * amplitude, group
+        z = np.multiply(offsets[offset : offset + take], starts[index], out=buffer[:take])
         yield slice(done, done + take), z[:, : plan.count]
         done += take
 

@@ -107,15 +107,21 @@ def write_waves(table: NDArray[Any], columns: Columns, positions: NDArray[Any], 
     """
     run = columns.together
     relative = table.dtype == np.float64
+    # Nothing overflows here, so that numpy's types need none of the care of `round_into`.
+    store = _assign if table.dtype.isbuiltin == 1 else round_into
     if run is not None:
         run = slice(*run.indices(table.shape[1]))
         for rows, z in _blocks(positions, waves, sin_first=True, relative=relative):
-            round_into(table[rows, run], z.view(np.float64)[:, : run.stop - run.start])
+            store(table[rows, run], z.view(np.float64)[:, : run.stop - run.start])
         return
     for rows, z in _blocks(positions, waves, sin_first=False, relative=relative):
         for part, chosen in ((z.imag, columns.sin), (z.real, columns.cos)):
             out = table[rows, chosen]
-            round_into(out, part[:, : out.shape[1]])
+            store(out, part[:, : out.shape[1]])
+
+
+def _assign(out: NDArray[Any], values: NDArray[np.float64]) -> None:
+    out[...] = values
 
 
 def _blocks(
