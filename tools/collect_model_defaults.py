@@ -34,7 +34,7 @@ GEOMETRY = (
 # Modules whose own forward needs more than positions: the layout is read from their source.
 READ_FROM_SOURCE = {
     "GPTJConfig": "split", "CodeGenConfig": "split", "Glm4vTextConfig": "adjacent", "Glm4vMoeTextConfig": "half",
-    "GlmImageTextConfig": "half", "HunYuanVLTextConfig": "half", "CohereCompassTextConfig": "half", "Llama4VisionConfig": "complex",
+    "GlmImageTextConfig": "half", "HunYuanVLTextConfig": "half", "CohereCompassTextConfig": "half", "Llama4VisionConfig": "complex", "Gemma4VisionConfig": "half",
 }  # fmt: skip
 
 
