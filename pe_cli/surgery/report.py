@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli.resample import FRESH
 from pe_cli.surgery.layout import Layout
-from pe_cli.surgery.rows import Outliers, norms
+from pe_cli.surgery.rows import Outliers
 
 LAGS = (1, 2, 4)
 BLOCK = 1 << 18  # elements
@@ -27,7 +27,7 @@ class Geometry:
     norm    median, least and greatest Euclidean norm of a row
     cosine  median cosine between rows 1, 2 and 4 positions apart (along the last axis of a grid)
     seam    the least cosine of neighbours, and the row number of the first of the two
-    rank    effective rank: exp of the entropy of the singular values, of at most 512 evenly spaced rows
+    rank    effective rank: how many directions the rows spread over, of at most 512 evenly spaced rows
     """
 
     norm: tuple[float, float, float]
@@ -105,12 +105,11 @@ def _seam(of: Geometry) -> dict[str, Any] | None:
     return None if of.seam is None else {"cosine": of.seam[0], "between": [of.seam[1], of.seam[1] + 1]}
 
 
-def geometry(body: NDArray[Any], line: int, first: int = 0) -> Geometry:
-    """Measure rows `body` (n, d), of which `line` in a row are neighbours (all of them in a sequence).
+def geometry(body: NDArray[Any], size: NDArray[np.float64], line: int, first: int = 0) -> Geometry:
+    """Measure rows `body` (n, d) of norms `size` (n,), of which `line` in a row are neighbours (all of them in a sequence).
 
     `first` is the number of the first row in its table, for the place of the seam.
     """
-    size = norms(body)
     middle = (float(np.median(size)), float(size.min()), float(size.max()))
     cosine, seam = {}, None
     for lag in LAGS:
@@ -149,17 +148,15 @@ def _cosines(
 
 
 def effective_rank(body: NDArray[Any]) -> float:
-    """exp of the entropy of the singular values' shares (Roy and Vetterli, 2007), of evenly spaced rows (n, d)."""
+    """Participation ratio (sum l)^2 / sum l^2 of the eigenvalues l of the Gram matrix of rows (n, d).
+
+    Both sums are traces, so that nothing is decomposed. Evenly spaced rows, at most `RANK_ROWS`, stand for all.
+    """
     chosen = np.unique(np.linspace(0, len(body) - 1, min(len(body), RANK_ROWS)).astype(int))
-    wide = np.complex128 if body.dtype.kind == "c" else np.float64
-    sample = body[chosen].astype(wide)
+    sample = body[chosen].astype(np.complex128 if body.dtype.kind == "c" else np.float64)
     gram = sample @ sample.conj().T if len(sample) <= sample.shape[1] else sample.conj().T @ sample
-    singular = np.sqrt(np.clip(np.linalg.eigvalsh(gram), 0, None))
-    total = singular.sum()
-    if total == 0:
-        return 0.0
-    share = singular[singular > 1e-9 * singular.max()] / total
-    return float(np.exp(-(share * np.log(share)).sum()))
+    squares = float(np.square(np.abs(gram)).sum())
+    return float(np.trace(gram).real) ** 2 / squares if squares else 0.0
 
 
 def account(source: NDArray[np.int64], layout: Layout) -> tuple[int, int, int, bool, int]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK_ROWS = 1024
+BLOCK_ROWS = 256
 MOST_AT_AN_END = 4
 
 
@@ -26,21 +26,20 @@ class Outliers:
 def norms(rows: NDArray[Any]) -> NDArray[np.float64]:
     """(n,) Euclidean norm of each row of (n, d), in float64 and in bounded memory."""
     wide = np.complex128 if rows.dtype.kind == "c" else np.float64
-    parts = [
-        np.sqrt(np.square(np.abs(rows[start : start + BLOCK_ROWS].astype(wide))).sum(axis=1))
-        for start in range(0, len(rows), BLOCK_ROWS)
-    ]
-    return np.concatenate(parts) if parts else np.zeros(0)
+    squares = np.empty(len(rows))
+    for start in range(0, len(rows), BLOCK_ROWS):
+        block = rows[start : start + BLOCK_ROWS].astype(wide)
+        squares[start : start + BLOCK_ROWS] = np.einsum("ij,ij->i", block, block.conj()).real
+    return np.sqrt(squares)
 
 
-def outliers(rows: NDArray[Any]) -> Outliers:
-    """Rows (n, d) whose norm is over 1.5 times the median and far outside the spread of the others.
+def outliers(size: NDArray[np.float64]) -> Outliers:
+    """Of rows with norms `size` (n,), those whose norm is over 1.5 times the median and far outside the spread of the others.
 
     The spread is the median absolute deviation, and "far" is six of what would be standard deviations: narrow
     random tables have long rows by chance, and those are not meant. Only runs at an end, of at most
     `MOST_AT_AN_END` rows, count as head and tail.
     """
-    size = norms(rows)
     if len(size) < 16:
         return Outliers((), (), float(np.median(size)) if len(size) else 0.0, 0, 0)
     median = float(np.median(size))

@@ -46,7 +46,8 @@ def recognise(rows: NDArray[Any], layout: Layout) -> Recipe | None:
         return None
     chosen = np.unique(np.linspace(0, len(body) - 1, PROBES).astype(int))
     values = body[chosen].astype(np.float64)
-    if np.abs(values).max() > 1.01:
+    pairs = np.square(values).sum(axis=1) / (body.shape[1] / 2)  # sin² + cos² of each pair
+    if np.abs(pairs - 1).max() > 0.01:
         return None
     for recipe in _recipes(body.shape[1], layout):
         try:

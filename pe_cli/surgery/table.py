@@ -67,8 +67,9 @@ class TableChange:
                 raise PeError(
                     f"{self.old.name} is no sinusoidal table that is known; use another --method than regenerate"
                 )
+        sizes = norms(body)
         found = (
-            outliers(body)
+            outliers(sizes)
             if self.kind == "sequence" and way.method != REGENERATE and recipe is None
             else None
         )
@@ -82,7 +83,7 @@ class TableChange:
             worst: list[float] = []
         else:
             source, worst = self._resampled(body, inner, found, way, notes)
-        report = self._report(rows, made, source, way, found, worst, notes)
+        report = self._report(rows, sizes, made, source, way, found, worst, notes)
         return layout.restore(made, self.new.shape), report
 
     def _resampled(
@@ -104,6 +105,7 @@ class TableChange:
     def _report(
         self,
         rows: NDArray[Any],
+        sizes: NDArray[np.float64],
         made: NDArray[Any],
         source: NDArray[np.int64],
         way: Way,
@@ -115,7 +117,8 @@ class TableChange:
         body = rows[layout.prefix : layout.prefix + layout.usable]
         inner = made[layout.prefix : len(made) - layout.suffix]
         kept, dropped, new, in_place, duplicates = account(source, layout)
-        fresh = norms(inner[source == FRESH])
+        new_sizes = norms(inner)
+        fresh = new_sizes[source == FRESH]
         if found is not None and way.outliers == "ignore":
             found = replace(found, head=0, tail=0)
         report = TableReport(
@@ -131,8 +134,8 @@ class TableChange:
             in_place=in_place or layout.usable == 0,
             duplicates=duplicates,
             rounding=max(worst, default=0.0),
-            before=geometry(body, layout.old[-1], layout.prefix),
-            after=geometry(inner, self.sizes[-1], layout.prefix),
+            before=geometry(body, sizes, layout.old[-1], layout.prefix),
+            after=geometry(inner, new_sizes, self.sizes[-1], layout.prefix),
             made_norm=float(np.median(fresh)) if len(fresh) else None,
             outliers=found,
             notes=notes,
