@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import numpy_dtype, round_to
+from pe_cli.dtypes import numpy_dtype, round_into, round_to
 from pe_cli.encodings.rope_scaling import Frequencies
 from pe_cli.errors import PeError
 
@@ -85,9 +85,7 @@ def _complex(out: Sequence[NDArray[Any]], rows: slice, z: Block) -> None:
 
 
 def _put(table: NDArray[Any], rows: slice, columns: slice, values: NDArray[Any]) -> None:
-    """Round once: numpy's assignment does it where it has the type, `round_to` where it would round twice."""
-    narrow = table.dtype.kind != "f" or table.dtype.itemsize == 1
-    table[rows, columns] = round_to(values, table.dtype) if narrow else values
+    round_into(table[rows, columns], values)
 
 
 def _ggml_name(frequencies: Frequencies) -> str:
