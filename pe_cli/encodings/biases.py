@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype, round_to
-from pe_cli.encodings.distances import check_heads, checked, differences, over_distances, refuse
+from pe_cli.encodings.distances import check_heads, checked, differences, over_distances, refuse, require_room
 from pe_cli.encodings.draws import in_turn
 from pe_cli.errors import PeError
 from pe_cli.kernels import geometric, rotation_blocks
@@ -245,7 +245,9 @@ def fire(
         raise PeError("--threshold 0: the query at position 0 has nothing to be relative to")
     w1, b1, w2, b2 = network.values()
     near = np.log1p(np.abs(c * np.maximum(np.abs(queries), abs(threshold)))) + eps
-    bias = np.empty((heads, len(queries), len(keys)), numpy_dtype(dtype))
+    shape, stored = (heads, len(queries), len(keys)), numpy_dtype(dtype)
+    require_room(shape, stored)
+    bias = np.empty(shape, stored)
     step = max(1, BLOCK_VALUES // max(1, len(keys) * len(b1)))
     for start in range(0, len(queries), step):
         rows = slice(start, start + step)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.buckets import t5_buckets
-from pe_cli.encodings.distances import checked, head_table, refuse
+from pe_cli.encodings.distances import checked, head_table, refuse, require_room
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, DTypeName, Grid, Tensors
 
@@ -67,6 +67,7 @@ def cope(
     if farthest is not None and farthest < 0:
         raise PeError(f"--max-position {max_position}: it must be at least 0")
     shape, stored = (heads, length, length), numpy_dtype(dtype)
+    require_room(shape, stored)
     tensors = {"positions": np.zeros(shape, stored)}
     if rows is not None:
         tensors["bias"] = np.zeros(shape, stored)
@@ -119,7 +120,9 @@ def fox(*, log_gates: Array, gate_logits: bool = False, dtype: DTypeName = "floa
     closed = np.isneginf(gates)
     high, low = _running_sums(np.where(closed, 0.0, gates))
     resets = np.cumsum(closed, axis=1)
-    bias = np.zeros((heads, length, length), numpy_dtype(dtype))
+    shape, stored = (heads, length, length), numpy_dtype(dtype)
+    require_room(shape, stored)
+    bias = np.zeros(shape, stored)
     for head in range(heads):
         for block, seen, below in _causal_blocks(length):
             sums, error = _two_sum(high[head, block, None], -high[head, seen])
@@ -240,6 +243,7 @@ def global_tokens(
     if not globals_:
         raise PeError(f"--len {length} is shorter than one --block {block}: there is no global token")
     blocks = np.minimum(blocks, globals_ - 1)
+    require_room((2, length, globals_), np.int64)
     side = np.arange(globals_) - blocks[:, None]
     buckets = t5_buckets(
         side, num_buckets=buckets_in_all, max_distance=max_distance, bidirectional=bidirectional
@@ -255,6 +259,7 @@ def _etc_side_ids(blocks: NDArray[np.int64], max_distance: int) -> Tensors:
     if max_distance < 1:
         raise PeError(f"--max-distance {max_distance}: it must be at least 1")
     globals_ = np.arange(blocks[-1] + 1)
+    require_room((2, len(blocks), len(globals_)), np.int64)
     between = globals_ - globals_[:, None]
     right, left = np.minimum(between, max_distance), np.minimum(-between, max_distance)
     # The two membership ids come after the 2 M + 1 ids of relative distance.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from pe_cli.dtypes import round_to
 from pe_cli.errors import PeError, no_such
+from pe_cli.memory import require_memory
 from pe_cli.signature import Choice
 
 
@@ -30,6 +32,7 @@ def over_distances(
         period = high - low + 1
         if period < distances.size:
             values = _rounded(rule(np.arange(low, high + 1)), dtype)
+            require_room((*values.shape[:-1], *distances.shape), values.dtype)
             # Rolled so that distance d sits at d modulo the period, where "wrap" looks: no shifted copy is made.
             cycle = np.roll(values, low % period, axis=-1)
             gathered: NDArray[Any] = np.take(cycle, _near_zero(distances, period), axis=-1, mode="wrap")
@@ -43,11 +46,22 @@ def differences(
 ) -> NDArray[Any]:
     """Key minus query, (q, k), or the distances given instead."""
     if queries is not None and keys is not None:
+        require_room((len(queries), len(keys)), np.int64)
         pairs: NDArray[Any] = keys[None, :] - queries[:, None]
         return pairs
     if distances is None:
         raise PeError("which pairs? Give --len N, or --q-len and --k-len, or --distances A:B")
     return distances
+
+
+def require_room(shape: tuple[int, ...], dtype: DTypeLike) -> None:
+    """Refuse a table that cannot fit into memory before it is begun."""
+    kind = np.dtype(dtype)
+    require_memory(
+        math.prod(shape) * kind.itemsize,
+        f"a table of {' x '.join(map(str, shape))} {kind.name}",
+        "ask for fewer positions",
+    )
 
 
 def canonical(name: str, choice: Choice) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.encodings.distances import require_room
 from pe_cli.encodings.draws import distinct_integers
 from pe_cli.errors import PeError, no_such
 from pe_cli.randomness import uniform_rows
@@ -137,6 +138,7 @@ def _dual_chunk(length: int, *, max_position: int, pairs: bool = False) -> Tenso
         "inter_ids": np.full(length, farthest),
     }
     if pairs:
+        require_room((length, length), np.int64)
         distances = np.full((length, length), NOT_SEEN)
         for start in range(0, length, size):
             own = slice(start, start + size)
@@ -150,6 +152,7 @@ def _dual_chunk(length: int, *, max_position: int, pairs: bool = False) -> Tenso
 
 def _causal_distances(length: int) -> NDArray[np.int64]:
     """(n, n): query minus key, NOT_SEEN above the diagonal."""
+    require_room((length, length), np.int64)
     tokens = np.arange(length)
     distances: NDArray[np.int64] = tokens[:, None] - tokens
     return np.maximum(distances, NOT_SEEN, out=distances)

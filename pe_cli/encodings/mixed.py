@@ -7,9 +7,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import round_to
+from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.buckets import deberta_buckets, t5_buckets
-from pe_cli.encodings.distances import check_heads, checked, head_table, over_distances, refuse
+from pe_cli.encodings.distances import (
+    check_heads,
+    checked,
+    differences,
+    head_table,
+    over_distances,
+    refuse,
+    require_room,
+)
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors
 
@@ -57,7 +65,8 @@ def deberta(
             "it is the model's max_position_embeddings"
         )
     if queries is not None and keys is not None:
-        minus_key: NDArray[Any] = queries[:, None] - keys[None, :]
+        minus_key = differences(queries, keys, None)
+        np.negative(minus_key, out=minus_key)
     elif distances is not None:
         minus_key = distances
     else:
@@ -143,7 +152,7 @@ def tupe(
         raise PeError(f"--num-buckets {num_buckets}: both directions need an even number")
     index = over_distances(
         lambda d: t5_buckets(d, num_buckets=num_buckets, max_distance=max_distance),
-        keys[None, :] - queries[:, None],
+        differences(queries, keys, None),
     )
     if untie_cls:
         index[:, keys == 0] = num_buckets
@@ -199,7 +208,9 @@ def _correlation(
             raise PeError(
                 f"--table has rows for positions 0 to {rows - 1 - first}, not {int(positions.max())}"
             )
-    bias = np.empty((heads, len(queries), len(keys)), round_to(np.empty(0), dtype).dtype)
+    shape, stored = (heads, len(queries), len(keys)), numpy_dtype(dtype)
+    require_room(shape, stored)
+    bias = np.empty(shape, stored)
     for head, (q, k) in enumerate(zip(query_rows, key_rows, strict=True)):
         products = (q[queries + first] * scale) @ k[keys + first].T
         if untie_cls:

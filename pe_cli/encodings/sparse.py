@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype, round_to
-from pe_cli.encodings.distances import refuse
+from pe_cli.encodings.distances import refuse, require_room
 from pe_cli.encodings.draws import in_turn
 from pe_cli.encodings.long_context import ALIASES, SCHEMES, apply_scheme
 from pe_cli.errors import PeError
@@ -65,6 +65,8 @@ def axial(
         refuse("it belongs to --init normal", std=std, seed=seed)
     factors = _axial_factors(tuple(shape), tuple(dims), init, 1.0 if std is None else std, seed or 0)
     size = math.prod(shape)
+    if expand and positions is None:
+        require_room((size, sum(dims)), numpy_dtype(dtype))
     asked = np.arange(size if expand else 0) if positions is None else positions
     where = np.asarray(asked)
     if where.ndim != 1 or where.dtype.kind not in "iu":
@@ -141,6 +143,7 @@ def sparse_transformer(
         raise PeError("--variant code: only --pattern strided has it; the code's fixed mode works in blocks")
     if summary is not None and not 1 <= summary <= stride:
         raise PeError(f"--summary {summary}: it lies between 1 and --stride {stride}")
+    require_room((2, length, length), bool)
     index = np.arange(length)
     seen = (
         _strided(length, stride, window=stride + (variant == "paper"))
@@ -204,14 +207,22 @@ def position_ids(
 ) -> Tensors:
     """Position numbers of long-context schemes: integers, with which any table can be indexed.
 
-    stride, anchors: only some positions have a row, the others take the one to the left, the nearest or none (-1).
-    sinks (StreamingLLM): `kept`, the tokens in the cache, and their `position_ids`, their rank there.
-    randomised: sorted draws below --max-position. pose: two runs with a random gap, ending below --max-position.
-    self-extend: `neighbor_ids` within the window, `group_query_ids` and `group_key_ids` beyond it.
-    dual-chunk: `key_ids`, and a query's `intra_ids`, `successive_ids` and `inter_ids` for keys of the same, the
-    previous and farther chunks. lm-infinite: a sink and a window, with distances that stop at a limit.
-    All int64 (length,). With --pairs (always for lm-infinite) `distances` (length, length), query minus key
-    as attention sees it, -1 where the query does not see the key.
+    All are int64 (length,). With --pairs (always for lm-infinite) there are `distances` (length, length) too,
+    query minus key as attention sees it, -1 where the query does not see the key.
+
+    \b
+    stride, anchors  Only some positions have a row, the others take the one
+                     to the left, the nearest or none (-1).
+    sinks            StreamingLLM: the tokens `kept` in the cache, and as
+                     `position_ids` their rank there.
+    randomised       Sorted draws below --max-position.
+    pose             Two runs with a random gap, below --max-position.
+    self-extend      `neighbor_ids` within the window, `group_query_ids`
+                     and `group_key_ids` beyond it.
+    dual-chunk       `key_ids`, and a query's `intra_ids`, `successive_ids`
+                     and `inter_ids` for keys of the same, the previous and
+                     farther chunks.
+    lm-infinite      Sinks and a window; distances stop at a limit.
 
     Extrapolates: this is what they are for: a model sees no position or distance that it was not trained on.
 

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pe_cli import memory
+from pe_cli.encodings.biases import alibi, fire
+from pe_cli.encodings.contextual import cope, fox, global_tokens
+from pe_cli.encodings.distances import head_table, over_distances
+from pe_cli.encodings.mixed import deberta, tupe
+from pe_cli.encodings.sparse import axial, position_ids, sparse_transformer
+from pe_cli.errors import PeError
+
+TOKENS = np.arange(64)
+
+
+@pytest.mark.parametrize("shift", [0, 5, -5, 10**9, -(10**15)])
+def test_a_rule_sees_each_distance_once_and_every_pair_gets_its_value(shift: int) -> None:
+    seen: list[int] = []
+
+    def rule(distances: np.ndarray) -> np.ndarray:
+        seen.extend(distances.tolist())
+        return np.stack([distances * 2.0, distances + 0.5])
+
+    pairs = TOKENS[None, :] - TOKENS[:, None] + shift
+    got = over_distances(rule, pairs)
+    np.testing.assert_array_equal(got, np.stack([pairs * 2.0, pairs + 0.5]))
+    assert len(seen) == len(set(seen)) == 127
+
+
+def test_sparse_distances_are_taken_one_by_one() -> None:
+    far = np.array([[10**15, -3], [0, 7]])
+    np.testing.assert_array_equal(over_distances(lambda d: d + 1, far), far + 1)
+    assert over_distances(lambda d: d, np.zeros((3, 0), np.int64)).shape == (3, 0)
+
+
+def test_head_table_finds_its_rows() -> None:
+    table = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(head_table(table, 3, rows_are="rows"), table)
+    np.testing.assert_array_equal(head_table(table, 2, rows_are="rows"), table.T)
+    with pytest.raises(PeError, match="one side must be 5, the buckets"):
+        head_table(table, 5, rows_are="the buckets")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: alibi(TOKENS, TOKENS, heads=2),
+        lambda: fire(TOKENS, TOKENS, heads=2),
+        lambda: deberta(TOKENS, TOKENS),
+        lambda: tupe(TOKENS, TOKENS),
+        lambda: cope(np.zeros((64, 2)), key=np.zeros((64, 2))),
+        lambda: fox(log_gates=np.zeros(64)),
+        lambda: global_tokens(64, block=2),
+        lambda: axial(shape=(64, 64), dims=(8, 8), expand=True),
+        lambda: sparse_transformer(64, stride=8),
+        lambda: position_ids(64, scheme="dual-chunk", max_position=16, pairs=True),
+        lambda: position_ids(64, scheme="self-extend", group=2, window=16, pairs=True),
+    ],
+)
+def test_what_cannot_fit_is_refused_before_it_is_begun(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "machine_memory", lambda: 4000)
+    with pytest.raises(PeError, match="needs .* of memory, this machine has 3.91 KiB"):
+        call()
