@@ -60,5 +60,5 @@ def test_head_table_finds_its_rows() -> None:
 )
 def test_what_cannot_fit_is_refused_before_it_is_begun(call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "machine_memory", lambda: 4000)
-    with pytest.raises(PeError, match="needs .* of memory, this machine has 3.91 KiB"):
+    with pytest.raises(PeError, match=r"needs .* of memory, this machine has 3\.91 KiB"):
         call()
