@@ -78,9 +78,11 @@ def _groups(cos: Array, sin: Array, precision: Precision) -> list[AxisGroup] | N
     """Neighbouring pairs with one axis each, all of them solved; None where one follows no axis."""
     n = len(cos)
     pairs = np.stack([cos, sin])
-    slack = 4 * float(precision.half_ulp(np.abs(pairs).max()))
-    moved = np.abs(pairs[:, 1:] - pairs[:, :1]).max(axis=0) > slack
+    slack = 2 * precision.half_ulp(pairs)
+    moved = (np.abs(pairs[:, 1:] - pairs[:, :1]) > slack[:, 1:] + slack[:, :1]).any(axis=0)
     runs = np.where(moved.any(axis=0), moved.argmax(axis=0) + 1, n)
+    for i in np.flatnonzero(runs == n):  # too slow to be seen moving: as the pair before it
+        runs[i] = runs[i - 1] if i else n
     lengths = sorted({int(r) for r in runs})
     if lengths[-1] == n or len(lengths) < 2 or len(lengths) > 3 or lengths[0] != 1:
         return None
@@ -94,7 +96,7 @@ def _groups(cos: Array, sin: Array, precision: Precision) -> list[AxisGroup] | N
         size = sizes[run]
         once = pairs[:, : run * size : run, first:last]
         whole = np.tile(np.repeat(once, run, axis=1), (1, n // (run * size), 1))
-        if np.abs(whole - pairs[:, :, first:last]).max() > slack:
+        if (np.abs(whole - pairs[:, :, first:last]) > 2 * slack[:, :, first:last]).any():
             return None
         found = rotation(once[0], once[1], precision)
         if found is None:
@@ -147,6 +149,9 @@ def _name(
             )
         starts = {tidy(group.solved.start) for group in groups}
         facts["start"] = starts.pop() if len(starts) == 1 else [tidy(group.solved.start) for group in groups]
+        strides = [tidy(group.solved.stride) for group in groups]
+        if any(stride != 1 for stride in strides):
+            facts["stride"] = strides
         if style == "detr":
             facts["normalize"] = not float(solved.stride).is_integer()
     if solved.shift:

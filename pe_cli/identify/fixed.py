@@ -98,6 +98,18 @@ def solve(
                 break
 
 
+def solve_with(
+    cos: Array, sin: Array, found: Rotation, precision: Precision, law: Law, frequencies: Sequence[float]
+) -> Iterator[Solved]:
+    """The table with measured frequencies, whatever their rule."""
+    amplitude = magnitude(found.amplitude, 1.0, precision)
+    for positions in _positions(found, law.unit, frequencies, len(cos), precision):
+        match = match_rotation(cos, sin, positions, frequencies, amplitude, precision)
+        if match.reproduced:
+            yield Solved(law, 2 * len(frequencies), None, positions, amplitude, match, frequencies, found.even)
+            return
+
+
 def _hypotheses(
     step: Array, error: Array, width: int, pairs: int, *, sinusoid: bool, rope: bool
 ) -> Iterator[tuple[Law, float | None, int]]:

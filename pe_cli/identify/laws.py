@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from pe_cli.identify.rotation import frequency_slack
 
 Array = NDArray[np.float64]
+USUAL_BASE = 10000.0
 USUAL_RAMP = {"beta_fast": 32.0, "beta_slow": 1.0}
 USUAL_BANDS = ((1.0, 4.0), (1.0, 1.0), (1.0, 2.0), (1.0, 8.0), (1.0, 16.0), (2.0, 4.0), (2.0, 8.0))
+MOST_STRIDE = 33
 LENGTHS = tuple(2.0**k for k in range(8, 22))
 
 
@@ -84,7 +86,7 @@ def fit_line(index: Array, y: Array, sigma: Array) -> Line:
     )
 
 
-TOLERATED = 6.0  # standard errors
+TOLERATED = 8.0  # standard errors
 
 
 def geometric(step: Array, error: Array) -> Line | None:
@@ -131,12 +133,20 @@ def sinusoid_laws(step: Array, error: Array, width: int) -> list[tuple[Law, int,
             continue
         base, base_error = _base(line, dim / 2 - shift)
         found.append((Law("none", base, unit, base_error), dim, shift))
-    found.sort(key=lambda entry: digits_of(entry[0].base))
-    if len(found) > 1 and digits_of(found[0][0].base) > 4:
+    found.sort(key=lambda entry: _coincidence(entry[0]))
+    best = _coincidence(found[0][0])
+    if best > 0.1:  # a base that is round only since the error is large says nothing
         found.sort(key=lambda entry: (entry[2], entry[1]))
         others = [f"base {law.base:.6g} with a frequency shift of {shift:g}" for law, _, shift in found[1:]]
         found[0][0].ambiguous = tuple(others)
     return found
+
+
+def _coincidence(law: Law) -> float:
+    """How many numbers as round as the base one expects within its error by chance."""
+    if law.base == USUAL_BASE and law.base_error < 0.05 * law.base:
+        return 0.0
+    return float(2 * law.base_error / law.base * 10.0 ** digits_of(law.base) + 10.0 ** (digits_of(law.base) - 9))
 
 
 def _base(line: Line, pairs: float) -> tuple[float, float]:
@@ -152,9 +162,14 @@ def _plain(line: Line, pairs: int) -> Law:
     unit = whole_step(first, line.level_error)
     if unit is not None:
         return Law("none", base, unit, error)
-    factor = 1 / first
-    if factor > 1:
-        return Law("linear", base, 1.0, error, {"factor": roundest(factor, factor * relative)})
+    for stride in range(1, MOST_STRIDE):
+        factor = stride / first
+        short = roundest(factor, factor * relative)
+        if factor > 1 and digits_of(short) <= 3:
+            notes = () if stride == 1 else ("stride and factor: only their ratio is known",)
+            return Law("linear", base, float(stride), error, {"factor": short}, notes)
+    if first < 1:
+        return Law("linear", base, 1.0, error, {"factor": 1 / first})
     note = f"a step of {first:.6g} positions, or frequencies multiplied by it"
     return Law("none", base, neat(first, first * relative), error, ambiguous=(note,))
 

@@ -28,6 +28,7 @@ class Precision:
     def half_ulp(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Half the distance between neighbours at each value: the error of one rounding."""
         _, exponent = np.frexp(np.abs(values))
+        exponent = np.where(values == 0, -1074, exponent)
         return np.maximum(np.ldexp(self.unit, exponent), self.tiny)
 
 

@@ -18,6 +18,7 @@ from pe_cli.identify.precision import FLOAT32_STEP, Precision
 Array = NDArray[np.float64]
 ROWS = 4096
 TURN = 2 * np.pi
+AVERAGING = 0.1
 
 
 @dataclass
@@ -144,8 +145,12 @@ def _line(
         slope = (w0 * e1 - w1 * e0) / determinant
         step = step + slope
         first = first + (w2 * e0 - w1 * e1) / determinant
-    error = np.sqrt(w0 / determinant)
-    return np.angle(np.exp(1j * first)), step, np.sqrt(w2 / determinant), error
+    # rounding errors of neighbouring rows are not independent: averaging helps tenfold at most
+    with np.errstate(divide="ignore"):
+        best = (noise[1:] / place[1:, None]).min(axis=0)
+    error = np.maximum(np.sqrt(w0 / determinant), AVERAGING * best)
+    first_error = np.maximum(np.sqrt(w2 / determinant), AVERAGING * noise.min(axis=0))
+    return np.angle(np.exp(1j * first)), step, first_error, error
 
 
 def unwrap_by_order(step: Array) -> Array:
@@ -193,7 +198,7 @@ def decode(angles: Array, step: Array, noise: Array) -> tuple[Array, NDArray[np.
 
 
 AGREE = 0.3  # radians
-MOST_FAR = 512
+MOST_FAR = 16
 FAR_TURNS = np.array(sorted(range(-2048, 2049), key=abs), dtype=np.float64)
 
 
@@ -259,7 +264,8 @@ def _refined(
     rest = np.angle(np.exp(1j * (angles[known] - p * step)))
     weight = 1 / (noise[known] ** 2 + noise[0] ** 2 + (FLOAT32_STEP * np.abs(p * step)) ** 2 + 1e-24)
     precision = (weight * p**2).sum(0)
-    return step + (weight * p * rest).sum(0) / precision, 1 / np.sqrt(precision)
+    best = (noise[known] / np.abs(p)).min(axis=0)
+    return step + (weight * p * rest).sum(0) / precision, np.maximum(1 / np.sqrt(precision), AVERAGING * best)
 
 
 def even_wave(wave: Array, precision: Precision) -> Rotation | None:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from pe_cli.identify.arrangements import arrangements, pick, repeated
 from pe_cli.identify.axes import identify_axes
-from pe_cli.identify.fixed import Reading, Solved, layout_reading, solve, tidy
+from pe_cli.identify.fixed import Reading, Solved, layout_reading, solve, solve_with, tidy, usable_pairs
+from pe_cli.identify.laws import Law
 from pe_cli.identify.precision import Precision, stored_precision
 from pe_cli.identify.result import Identified
 from pe_cli.identify.rotation import Rotation, constant_amplitude, even_wave, rotation
@@ -127,7 +128,9 @@ def _named(
         width -= 1
     candidates = list(solve(cos, sin, found, precision, width, sinusoid=sinusoid, rope=rope))
     if not candidates:
-        return _unruled(layout or "interleaved", found, precision) if rope else None
+        if not rope or rows.zero:
+            return None
+        return _unruled(*COLUMNS[arrangement], layout or "interleaved", cos, sin, found, precision)
     solved = candidates[0]
     style = STYLES.get((arrangement, solved.shift), "paper") if solved.shift is not None else None
     shared = layout if rope and not solved.shift else None
@@ -183,17 +186,24 @@ def rope_facts(
     return _finished("rope", facts, reading, list(dict.fromkeys(also)))
 
 
-def _unruled(layout: str, found: Rotation, precision: Precision) -> Identified | None:
-    """A rotation by evenly spaced positions whose frequencies follow no rule that is known: searched factors."""
-    step = found.step[~np.isnan(found.step)]
-    if len(step) < 4 or (step <= 0).any() or step[0] > 1.2 or (step[2:] > step[:-2]).any():
+def _unruled(
+    columns: str, order: str, layout: str, cos: Array, sin: Array, found: Rotation, precision: Precision
+) -> Identified | None:
+    """A rotation by position whose frequencies follow no rule that is known: factors that were searched."""
+    clear = usable_pairs(found)
+    if clear < 4 or found.step[0] <= 0 or clear < len(found.step) - 1:
         return None
-    pairs = len(found.step)
-    divisors = 10000.0 ** (-np.arange(len(step)) / pairs) / step
-    facts = {"layout": layout, "dim": 2 * pairs, "scaling": "longrope", "base": 10000.0}
-    facts |= {"factors": [tidy(float(f)) for f in divisors], "attention_factor": tidy(found.amplitude)}
-    ambiguous = ["base 10000 is assumed: only base and factors together are known"]
-    return Identified("rope", facts, None, precision.name, ambiguous)
+    unit = max(1.0, float(np.round(found.step[0])))
+    frequencies = np.where(np.isnan(found.step), 0, found.step) / unit
+    divisors = 10000.0 ** (-np.arange(len(frequencies)) / len(frequencies)) / frequencies
+    if (frequencies[2:] > frequencies[:-2]).any():
+        return None
+    law = Law("longrope", 10000.0, unit, parameters={"factors": [tidy(float(f)) for f in divisors]})
+    law.ambiguous = ("base 10000 is assumed: only base and factors together are known",)
+    for solved in solve_with(cos, sin, found, precision, law, [float(w) for w in frequencies]):
+        reading = Reading(columns, order, _complex(cos, sin), solved, precision)
+        return rope_facts(reading, layout, [solved], solved.place_facts(), [])
+    return None
 
 
 def identify_pair(cos: NDArray[Any], sin: NDArray[Any], layout: str | None, hint: str | None) -> Identified | None:
@@ -210,7 +220,7 @@ def identify_pair(cos: NDArray[Any], sin: NDArray[Any], layout: str | None, hint
         return identify_axes(np.concatenate([cos, sin], axis=1), precision, 0, layout)
     candidates = list(solve(cos, sin, found, precision, 2 * cos.shape[1], sinusoid=False, rope=True))
     if not candidates:
-        return _unruled(layout, found, precision)
+        return _unruled(layout, "", layout, cos, sin, found, precision)
     reading = Reading(layout, "", _complex(cos, sin), candidates[0], precision)
     return rope_facts(reading, layout, candidates, candidates[0].place_facts(), [])
 

@@ -25,7 +25,7 @@ def identify_frequencies(vector: NDArray[Any]) -> Identified | None:
     if values.ndim != 1 or len(values) < FEWEST or np.isnan(values).any():
         return None
     precision = stored_precision(vector)
-    rising = values[-1] > values[0] >= 1 and not np.isinf(values[0])
+    rising = values[-1] > values[0] >= 0.99 and not np.isinf(values[0])
     with np.errstate(divide="ignore"):
         w = 1 / values if rising else values
     if not np.isfinite(w).all() or w[0] > 1.01 or w[0] <= 0 or (w < 0).any() or (np.diff(w) > 0).any():
