@@ -46,6 +46,7 @@ class Plan:
 
     pairs : one entry a pair; `columns` has the pair of each column of layout `half` where the second half
         does not repeat the first, and `only_half` says that the model's own rotation has no other layout.
+    measures_grid : the changes were made for one grid, which coordinates are measured against.
     """
 
     pairs: tuple[Pair, ...]
@@ -57,6 +58,7 @@ class Plan:
     only_half: bool = False
     float32_recipe: bool = True
     class_row: bool = False
+    measures_grid: bool = False
     facts: dict[str, Any] = field(default_factory=dict, hash=False, compare=False)
 
     def change(self, axis: int) -> Change:
@@ -137,7 +139,7 @@ def _dinov3(dim: int, base: float, *, grid: Grid | None, **_: Any) -> Plan:
     plan = _two_axes("dinov3", "half")(dim, base)
     # The centre of cell k of N in [-1, 1] is (2 k + 1 - N) / N; a turn of 2 pi per period.
     changes = tuple(Change(2, 1 - n, PRECISE.divide(TWO_PI, Decimal(n))) for n in _sized("dinov3", grid, 2))
-    return replace(plan, changes=changes, float32_recipe=False)
+    return replace(plan, changes=changes, float32_recipe=False, measures_grid=True)
 
 
 def _eva02(dim: int, base: float, *, grid: Grid | None, ref_grid: Grid | None, **_: Any) -> Plan:
@@ -148,7 +150,7 @@ def _eva02(dim: int, base: float, *, grid: Grid | None, ref_grid: Grid | None, *
         raise PeError(f"--ref-grid {spell(ref_grid, 'x')} has {len(ref_grid)} axes; axis style eva02 has 2")
     sizes = zip(_sized("eva02", grid, 2), ref_grid, strict=True)
     changes = tuple(Change(gain=PRECISE.divide(Decimal(ref), Decimal(n))) for n, ref in sizes)
-    return replace(plan, changes=changes, float32_recipe=False)
+    return replace(plan, changes=changes, float32_recipe=False, measures_grid=True)
 
 
 def _vjepa2(dim: int, base: float, **_: Any) -> Plan:
@@ -170,7 +172,7 @@ def _qwen_image(dim: int, base: float, *, grid: Grid | None, axes: Grid | None, 
     if grid is None:
         return plan
     centred = (Change(offset=size // 2 - size) for size in padded(grid, 3)[1:])
-    return replace(plan, changes=(Change(), *centred))
+    return replace(plan, changes=(Change(), *centred), measures_grid=True)
 
 
 def _ltx(dim: int, base: float, **_: Any) -> Plan:

@@ -58,6 +58,8 @@ class Form:
             if grid is not None:
                 raise PeError("--grid needs --sections, --axes or --axis-style")
             return positions
+        if positions.ndim == 2 and grid is not None and not (self.plan and self.plan.measures_grid):
+            raise PeError("--grid is for row numbers; these positions are coordinates already")
         if self.plan is None:
             return coordinates(positions, self.axes, grid, text=True)
         where = coordinates(positions, self.axes, grid, class_row=self.plan.class_row)

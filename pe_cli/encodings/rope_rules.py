@@ -123,7 +123,7 @@ def yarn(
     A is `attention_factor` where it is given; g(s, mscale) / g(s, mscale_all_dim) where both are given and not
     zero; else g(s, 1), with g(s, m) = 0.1 m ln s + 1. DeepSeek also multiplies its softmax scale by
     g(s, mscale_all_dim)²; that factor is reported, it cannot be part of a table.
-    Peng et al. 2023, arXiv 2309.00071, equations 17 to 24; the precedence is transformers'.
+    Peng et al. 2023, arXiv 2309.00071, sections 3.2 and 3.4; the precedence is transformers'.
     """
     _positive(factor=factor)
     band = _turning_band(spectrum, beta_fast, beta_slow, original_len, truncate=truncate)
@@ -268,8 +268,8 @@ IN_BANDS = frozenset({"ntk-by-parts", "yarn", "llama3"})  # fast pairs kept, slo
 
 
 def option(name: str) -> str:
-    """`original_len` as it is typed: `--original-len`."""
-    return "--" + name.replace("_", "-")
+    """`original_len` as it is typed: `--original-len`; `truncate` is typed to turn it off."""
+    return "--" + ("no-truncate" if name == "truncate" else name.replace("_", "-"))
 
 
 def _ntk_base(spectrum: Spectrum, stretch: Decimal) -> Decimal:

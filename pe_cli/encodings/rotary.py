@@ -110,7 +110,10 @@ def rope(
     compute : exact, or float32 as the frameworks compute, so that their tables are matched
     dtype : element type, rounded once
 
-    Source: Su et al. 2021, arXiv 2104.09864, section 3.2.2 and equation 15; scalings and forms name theirs.
+    Source: Su et al. 2021, arXiv 2104.09864, section 3.2.2; linear: Chen et al. 2023, arXiv 2306.15595; ntk:
+    bloc97 2023; dynamic-ntk: emozilla 2023; ntk-fixed, ntk-mixed: Su Jianlin 2023, kexue.fm 9706; ntk-by-parts,
+    yarn: Peng et al. 2023, arXiv 2309.00071; longrope: Ding et al. 2024, arXiv 2402.13753; llama3: Meta 2024;
+    proportional: Barbero et al. 2024, arXiv 2410.06205; sections and axis styles: the models' own code.
     """
     chosen = rope_layouts.ALIASES.get(layout, layout)
     if chosen not in rope_layouts.NAMES:
@@ -187,7 +190,7 @@ def xpos(
     layout : how cosines and sines are stored
     dtype : element type, rounded once
 
-    Source: Sun et al. 2022, arXiv 2212.10554, section 3.2; torchscale `XPOS`.
+    Source: Sun et al. 2022, arXiv 2212.10554; torchscale `XPOS`.
     """
     chosen = rope_layouts.ALIASES.get(layout, layout)
     if chosen not in rope_layouts.TABLES:

@@ -212,6 +212,12 @@ def test_coordinates_of_the_wrong_number_are_refused() -> None:
         rope(np.zeros((4, 2), int), 128, sections=(16, 24, 24))
 
 
+def test_a_grid_beside_coordinates_is_refused_where_it_says_nothing() -> None:
+    for options in ({"sections": (16, 24, 24)}, {"axis_style": "flux"}):
+        with pytest.raises(PeError, match="coordinates already"):
+            rope(np.zeros((4, 3), int), 128, grid=(2, 2), **options)
+
+
 def head(dim: int, theta: float, **parameters: Any) -> SimpleNamespace:
     return SimpleNamespace(
         rope_parameters={"rope_type": "axial", "rope_theta": theta, **parameters},

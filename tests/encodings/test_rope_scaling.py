@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from pe_cli.encodings.rope_rules import SCALINGS
+from pe_cli.encodings.rope_rules import SCALINGS, option
 from pe_cli.encodings.rope_scaling import frequencies, rotary_width, scaling_options
 from pe_cli.errors import PeError
 
@@ -232,7 +232,7 @@ def test_each_option_is_taken_needed_or_refused(scaling: str) -> None:
                 frequencies(16, scaling=scaling, **without)
     every = {name for rule in SCALINGS for name in scaling_options(rule)} - {"partial", "policy"}
     for name in every - set(scaling_options(scaling)):
-        with pytest.raises(PeError, match=f"--{name.replace('_', '-')} does not apply to scaling {scaling}"):
+        with pytest.raises(PeError, match=f"{option(name)} does not apply to scaling {scaling}"):
             frequencies(16, scaling=scaling, **needed, **{name: 1.0})
 
 

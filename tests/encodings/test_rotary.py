@@ -211,7 +211,7 @@ def test_partial_width() -> None:
         (
             8,
             {"truncate": False, "scaling": "linear", "factor": 2.0},
-            "--truncate does not apply to scaling linear",
+            "--no-truncate does not apply to scaling linear",
         ),
         (8, {"interleave_sections": True}, "--interleave-sections needs --sections"),
         (8, {"grid": (2, 2)}, "--grid needs --sections"),
