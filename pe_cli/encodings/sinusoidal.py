@@ -84,6 +84,13 @@ def sinusoidal(
     column), detr (row, then column, counted from 1, interleaved), tatp22 (interleaved, any number of axes),
     cogvideox (a quarter for time, the rest for column and row).
 
+    Names of implementations: vaswani, xlm, distilbert, flaubert, opennmt, espnet, videomae, florence2, speecht5
+    (paper); marian, ctrl, gptj, codegen, pegasus, roformer, informer, autoformer, time-series-transformer, xlnet
+    (paper-cat); tensor2tensor, whisper, pegasus-x, timesfm, ddpm (t2t); musicgen, musicgen-melody (t2t-cossin);
+    m2m100, nllb-moe, xglm, fsmt, speech2text (fairseq); sd3, pixart (dit); rt-detr, d-fine, deim (canonical);
+    moco-v3, omdet-turbo (moco); conditional-detr, maskformer, mask2former, table-transformer (detr);
+    positional-encodings (tatp22).
+
     Parameters
     ----------
     dim : width of a row

@@ -231,6 +231,8 @@ def test_stable_diffusion_is_style_diffusion_and_ddpm_is_t2t() -> None:
 def test_every_alias_leads_to_a_style_and_hides_none() -> None:
     assert set(ALIASES.values()) <= set(NAMES)
     assert not set(ALIASES) & set(NAMES)
+    words = (sinusoidal.__doc__ or "").replace(",", " ").split()
+    assert set(ALIASES) <= set(words)
     np.testing.assert_array_equal(table([3], 8, style="whisper"), table([3], 8, style="t2t"))
 
 
