@@ -142,15 +142,21 @@ def _dinov3(dim: int, base: float, *, grid: Grid | None, **_: Any) -> Plan:
     return replace(plan, changes=changes, float32_recipe=False, measures_grid=True)
 
 
-def _eva02(dim: int, base: float, *, grid: Grid | None, ref_grid: Grid | None, **_: Any) -> Plan:
-    plan = _two_axes("eva02", "sin-cos-adjacent")(dim, base)
-    if ref_grid is None:
-        return plan
-    if len(ref_grid) != 2:
-        raise PeError(f"--ref-grid {spell(ref_grid, 'x')} has {len(ref_grid)} axes; axis style eva02 has 2")
-    sizes = zip(_sized("eva02", grid, 2), ref_grid, strict=True)
-    changes = tuple(Change(gain=PRECISE.divide(Decimal(ref), Decimal(n))) for n, ref in sizes)
-    return replace(plan, changes=changes, float32_recipe=False, measures_grid=True)
+def _timm(style: str, order: tuple[int, int], offset: int) -> Callable[..., Plan]:
+    """timm's `RotaryEmbeddingCat`: cell numbers from `offset`, rescaled to the grid of pretraining if given."""
+    cells = _two_axes(style, "sin-cos-adjacent", order)
+
+    def build(dim: int, base: float, *, grid: Grid | None, ref_grid: Grid | None, **_: Any) -> Plan:
+        plan = cells(dim, base)
+        if ref_grid is None:
+            return replace(plan, changes=(Change(offset=offset),) * 2)
+        if len(ref_grid) != 2:
+            raise PeError(f"--ref-grid {spell(ref_grid, 'x')} has {len(ref_grid)} axes; {style} has 2")
+        sizes = zip(_sized(style, grid, 2), ref_grid, strict=True)
+        changes = tuple(Change(offset=offset, gain=PRECISE.divide(Decimal(r), Decimal(n))) for n, r in sizes)
+        return replace(plan, changes=changes, float32_recipe=False, measures_grid=True)
+
+    return build
 
 
 def _vjepa2(dim: int, base: float, **_: Any) -> Plan:
@@ -254,7 +260,10 @@ STYLES: dict[str, Style] = {
     "pixtral": Style(_pixtral, DEFAULT_BASE, "Pixtral, Mistral-3 vision: alternate frequencies"),
     "gemma4-vision": Style(_gemma4, 100.0, "Gemma-4 vision: each axis is a half by itself"),
     "sam": Style(_two_axes("sam", "adjacent"), DEFAULT_BASE, "SAM 2, SAM 3, EdgeTAM"),
-    "eva02": Style(_eva02, DEFAULT_BASE, "EVA-02, timm RotaryEmbeddingCat; ref_grid rescales"),
+    "eva02": Style(_timm("eva02", (0, 1), 0), DEFAULT_BASE, "EVA-02 in timm; --ref-grid rescales"),
+    "pe-vision": Style(
+        _timm("pe-vision", (1, 0), 1), DEFAULT_BASE, "Perception Encoder in timm: columns first, from 1"
+    ),
     "dinov3": Style(_dinov3, 100.0, "DINOv3: cell centres in [-1, 1], base^(4 j / dim) is the period"),
     "llama4-vision": Style(
         _llama4, DEFAULT_BASE, "Llama 4 vision: x then y, from 1; row H*W is the class token"
@@ -309,8 +318,8 @@ def axial_plan(
     """The plan of a published style, or of `axes` side by side."""
     if dim % 2 or dim < 2:
         raise PeError(f"--dim {dim}: a rotary width is an even number of channels")
-    if ref_grid is not None and style != "eva02":
-        raise PeError("--ref-grid belongs to axis style eva02")
+    if ref_grid is not None and style not in WITH_REF_GRID:
+        raise PeError(f"--ref-grid belongs to axis styles {' and '.join(sorted(WITH_REF_GRID))}")
     if style is None:
         if axes is None:
             raise PeError("give --axes or --axis-style")
@@ -324,6 +333,7 @@ def axial_plan(
     return replace(plan, facts={**plan.facts, "axis_style": style, "model": known.source})
 
 
+WITH_REF_GRID = frozenset({"eva02", "pe-vision"})
 WITH_AXES = frozenset({"flux", "wan", "cogvideox", "hunyuan-video", "qwen-image"})
 
 

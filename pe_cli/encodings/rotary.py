@@ -105,7 +105,7 @@ def rope(
     interleave_sections : the axes of sections alternate (Qwen3-VL) instead of following one another
     axes : width of each axis, each with frequencies of its own (FLUX 16,56,56)
     axis_style : a published form of several axes; ernie-vl takes sections
-    ref_grid : grid that eva02 rescales positions to
+    ref_grid : grid of pretraining that eva02 and pe-vision rescale positions to
     grid : rows are the cells of this grid
     compute : exact, or float32 as the frameworks compute, so that their tables are matched
     dtype : element type, rounded once
@@ -146,7 +146,7 @@ def rope(
         form = axial_form(dim, base, style, _tuple(axes), _tuple(grid), _tuple(ref_grid), compute)
     else:
         if ref_grid is not None:
-            raise PeError("--ref-grid belongs to axis style eva02")
+            raise PeError("--ref-grid belongs to --axis-style eva02 and pe-vision")
         form = shared_form(dim, base, scaling, given, _tuple(sections), interleave_sections, style, compute)
     if chosen in rope_layouts.CONSTANTS:
         return form.constants(chosen, dtype)

@@ -31,6 +31,7 @@ TWO_AXES = {
     "step3-vision": np.hstack([outer(COLUMNS, GEOMETRIC), outer(ROWS, GEOMETRIC)]),
     "inkling-vision": np.hstack([outer(COLUMNS, GEOMETRIC), outer(ROWS, GEOMETRIC)]),
     "sam": np.hstack([outer(ROWS, GEOMETRIC), outer(COLUMNS, GEOMETRIC)]),
+    "pe-vision": np.hstack([outer(COLUMNS + 1, GEOMETRIC), outer(ROWS + 1, GEOMETRIC)]),
     "eva02": np.hstack([outer(ROWS, GEOMETRIC), outer(COLUMNS, GEOMETRIC)]),
     "gemma4-vision": np.hstack([outer(c, 100.0 ** (-np.arange(16) / 16)) for c in (ROWS, COLUMNS)]),
     "llama4-vision": np.hstack([outer(COLUMNS + 1, GEOMETRIC), outer(ROWS + 1, GEOMETRIC)]),
@@ -108,6 +109,9 @@ def test_eva02_rescales_to_its_reference_grid() -> None:
     found = rope(CELLS, 64, axis_style="eva02", layout="split", grid=(H, W), ref_grid=(16, 16))
     want = np.hstack([outer(ROWS / H * 16, GEOMETRIC), outer(COLUMNS / W * 16, GEOMETRIC)])
     np.testing.assert_allclose(found["cos"], np.cos(want), atol=1e-6)
+    found = rope(CELLS, 64, axis_style="pe-vision", layout="split", grid=(H, W), ref_grid=(16, 20))
+    want = np.hstack([outer((COLUMNS + 1) / W * 20, GEOMETRIC), outer((ROWS + 1) / H * 16, GEOMETRIC)])
+    np.testing.assert_allclose(found["cos"], np.cos(want), atol=1e-6)
 
 
 def test_axes_and_a_grid_without_time() -> None:
@@ -181,7 +185,11 @@ def test_float32_recipe_of_axes() -> None:
         (64, {"axis_style": "vjepa2", "grid": (9, 9)}, "only --layout half"),
         (64, {"axis_style": "dinov3", "grid": (9, 9), "compute": "float32"}, "no float32 recipe"),
         (64, {"axis_style": "sam", "grid": (9, 9), "layout": "ggml"}, "knows one axis"),
-        (64, {"axis_style": "eva02", "grid": (9, 9), "ref_grid": (9,)}, "--ref-grid 9 has 1 axes"),
+        (
+            64,
+            {"axis_style": "eva02", "grid": (9, 9), "ref_grid": (9,)},
+            "--ref-grid 9 has 1 axes; eva02 has 2",
+        ),
         (64, {"axis_style": "sam", "grid": (9, 9), "base": -2.0}, "--base -2 is not"),
         (4, {"axis_style": "vjepa2", "grid": (9, 9)}, "at least 6"),
         (6, {"axis_style": "ltx", "grid": (9, 9)}, "at least 12"),
