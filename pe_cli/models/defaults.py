@@ -135,7 +135,7 @@ def defaults(model_type: str) -> Defaults:
         layout=entry.get("layout", "half"),
         axial=entry.get("axial", False),
         interleaved=entry.get("interleaved", False),
-        theta_ignored=entry.get("theta_ignored", False),
+        theta_ignored=bool(entry.get("rope")) and entry.get("theta_ignored", False),
         partial_ignored=entry.get("partial_ignored", False),
         attention_factor=entry.get("attention_factor"),
         head_multiple=entry.get("head_multiple", 1),

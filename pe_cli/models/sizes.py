@@ -47,7 +47,7 @@ def base(ledger: Ledger, rope: Rope, label: str | None) -> float:
         ledger.origins["base"] = found.origin
         return theta
     ledger.record("base", found, "rope_theta")
-    if own is None and ledger.known.theta_ignored and found.origin.endswith("rope_theta"):
+    if own is None and ledger.known.theta_ignored and found.origin == ledger.config.key("rope_theta"):
         ledger.warn(
             f"{found.origin} {theta:g} is used; {ledger.known.name} in {ledger.known.source} reads it only inside rope_parameters"
         )
