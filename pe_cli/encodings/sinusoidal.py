@@ -81,8 +81,9 @@ def sinusoidal(
 
     Styles of a grid, in row-major order: mae (column, then row), dit (mae with 16 steps a side), canonical
     (row, then column), moco (column, then row; column by column), timm (sin row, sin column, cos row, cos
-    column), detr (row, then column, counted from 1, interleaved), tatp22 (interleaved, any number of axes),
-    cogvideox (a quarter for time, the rest for column and row).
+    column), detr (row, then column, counted from 1, interleaved), deformable-detr (detr, but normalized from
+    the centres of cells), tatp22 (interleaved, any number of axes), cogvideox (a quarter for time, the rest for
+    column and row).
 
     Names of implementations: vaswani, xlm, distilbert, flaubert, opennmt, espnet, videomae, florence2, speecht5
     (paper); marian, ctrl, gptj, codegen, pegasus, roformer, informer, autoformer, time-series-transformer, xlnet
@@ -98,7 +99,7 @@ def sinusoidal(
     base : the wavelengths run from 2 pi to 2 pi base
     padding_idx : the row that is zero (fairseq: 1 if not given)
     grid : sides of the grid, for the styles of a grid
-    normalize : divide coordinates by the side of the grid and scale them to 2 pi (detr)
+    normalize : divide coordinates by the side of the grid and scale them to 2 pi (detr, deformable-detr)
     base_size : steps a side, whatever the size of the grid (mae, dit, canonical)
     interpolation_scale : divide coordinates by this; one number, or one for each axis
     compute : float32 follows the float32 arithmetic of the style's authors, errors included

@@ -24,7 +24,7 @@ class GridStyle:
 
     `shares` gives (axis, eighths of the width) in the order of the columns; where it is empty, all axes have
     equal shares, rounded up to pairs, and the row is cut to the width. `recipe` is None where the authors
-    compute in float64.
+    compute in float64. `from_centres` takes half a cell off before coordinates are normalized.
     """
 
     order: Order
@@ -34,6 +34,7 @@ class GridStyle:
     by_columns: bool = False
     sines_first: bool = False
     from_one: bool = False
+    from_centres: bool = False
     scalable: bool = False
     base_size: int | None = None
 
@@ -47,6 +48,7 @@ GRID_STYLES = {
     "moco": GridStyle("sin-cos", COLUMN_ROW, 4, "power", by_columns=True),
     "timm": GridStyle("sin-cos", ROW_COLUMN, 4, "power", sines_first=True),
     "detr": GridStyle("interleaved", ROW_COLUMN, 4, "period", from_one=True),
+    "deformable-detr": GridStyle("interleaved", ROW_COLUMN, 4, "period", from_one=True, from_centres=True),
     "tatp22": GridStyle("interleaved", (), 1, "power"),
     "cogvideox": GridStyle("sin-cos", ((T, 2), (X, 3), (Y, 3)), 16, scalable=True),
 }
@@ -78,15 +80,7 @@ def table(
     """The rows (n, dim) of a grid's cells, numbered in the order of the style."""
     style = GRID_STYLES[name]
     sides = _sides(name, style, grid)
-    if dim % style.multiple:
-        raise PeError(f"style {name} needs a dim that is a multiple of {style.multiple}, not {dim}")
-    if float32 and style.recipe is None:
-        raise PeError(f"style {name} is computed in float64 by its authors: leave compute at exact")
-    if normalize and not style.from_one:
-        raise PeError(f"normalize is for style detr, not for {name}")
-    if (base_size is not None or interpolation_scale is not None) and not style.scalable:
-        known = ", ".join(n for n, s in GRID_STYLES.items() if s.scalable)
-        raise PeError(f"base_size and interpolation_scale are for styles {known}, not for {name}")
+    _refuse(name, style, dim, normalize, base_size is not None or interpolation_scale is not None, float32)
     warnings: tuple[str, ...] = ()
     if base_size is None:
         base_size = style.base_size
@@ -101,17 +95,38 @@ def table(
     out = np.empty((len(rows), dim), numpy_dtype(dtype))
     for axis, columns, width in _parts(style, dim, len(sides)):
         index, back = np.unique(cells[axis], return_inverse=True)
-        steps, cells_per_step = per_cell[axis]
-        where = index if steps == cells_per_step else index * steps / cells_per_step
-        if style.from_one:
-            where = index + 1
-            if normalize:
-                where = where / (sides[axis] + 1e-6) * (2 * math.pi)
+        where = _coordinates(index, style, sides[axis], per_cell[axis], normalize)
         lines = np.empty((len(index), dim), out.dtype)
         write_waves(lines, columns, where, frequencies(base, width, 0, style.recipe if float32 else None))
         for chosen in (columns.sin, columns.cos):
             out[:, chosen] = lines[back, chosen]
     return Tensors({"sinusoidal": out}, warnings=warnings)
+
+
+def _refuse(name: str, style: GridStyle, dim: int, normalize: bool, scaled: bool, float32: bool) -> None:
+    """Errors for options that the style has no use for."""
+    if dim % style.multiple:
+        raise PeError(f"style {name} needs a dim that is a multiple of {style.multiple}, not {dim}")
+    if float32 and style.recipe is None:
+        raise PeError(f"style {name} is computed in float64 by its authors: leave compute at exact")
+    if normalize and not style.from_one:
+        raise PeError(f"normalize is for styles detr and deformable-detr, not for {name}")
+    if scaled and not style.scalable:
+        known = ", ".join(n for n, s in GRID_STYLES.items() if s.scalable)
+        raise PeError(f"base_size and interpolation_scale are for styles {known}, not for {name}")
+
+
+def _coordinates(
+    index: NDArray[np.int64], style: GridStyle, side: int, step: tuple[int, float], normalize: bool
+) -> NDArray[Any]:
+    """Where the cells `index` of an axis lie."""
+    if normalize:
+        first = 0.5 if style.from_centres else 1
+        return (index + first) / (side + 1e-6) * (2 * math.pi)
+    if style.from_one:
+        return index + 1
+    steps, cells = step
+    return index if steps == cells else index * steps / cells
 
 
 def _sides(name: str, style: GridStyle, grid: tuple[int, ...] | None) -> tuple[int, ...]:

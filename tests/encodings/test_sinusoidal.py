@@ -153,12 +153,13 @@ def test_mae_says_what_it_does_with_other_grids() -> None:
     np.testing.assert_array_equal(np.asarray(plain), np.concatenate([halves[:, 8:], halves[:, :8]], axis=1))
 
 
-def test_normalized_detr_runs_to_two_pi() -> None:
-    got = table(np.arange(15), 8, style="detr", grid=(3, 5), normalize=True, dtype="float64")
+@pytest.mark.parametrize(("style", "first"), [("detr", 1), ("deformable-detr", 0.5)])
+def test_normalized_detr_runs_to_two_pi(style: str, first: float) -> None:
+    got = table(np.arange(15), 8, style=style, grid=(3, 5), normalize=True, dtype="float64")
     want = [
         np.concatenate(
             [
-                line((n + 1) / (side + 1e-6) * 2 * np.pi, 4, "paper")
+                line((n + first) / (side + 1e-6) * 2 * np.pi, 4, "paper")
                 for n, side in zip(cell, (3, 5), strict=True)
             ]
         )
@@ -248,7 +249,7 @@ def test_every_alias_leads_to_a_style_and_hides_none() -> None:
         (8, {"style": "mae"}, "style mae is for a grid"),
         (8, {"style": "cogvideox", "grid": (2, 3)}, "3 axes, the grid has 2"),
         (6, {"style": "mae", "grid": (2, 3)}, "multiple of 4, not 6"),
-        (8, {"style": "mae", "grid": (2, 3), "normalize": True}, "normalize is for style detr"),
+        (8, {"style": "mae", "grid": (2, 3), "normalize": True}, "normalize is for styles detr"),
         (8, {"style": "mae", "grid": (2, 3), "padding_idx": 1}, "no padding row"),
         (8, {"style": "mae", "grid": (2, 3), "compute": "float32"}, "computed in float64"),
         (8, {"style": "timm", "grid": (2, 3), "base_size": 4}, "not for timm"),
