@@ -54,6 +54,16 @@ def choose(config: Configuration, component: str | None) -> tuple[Configuration,
     )
 
 
+def parts(config: Configuration, component: str | None) -> Iterator[tuple[Configuration, tuple[str, ...]]]:
+    """The configuration that is meant, or where several could be all of them, each with what to say about it."""
+    names = [] if component or describes_itself(config) else list(_leaves(config))
+    if sum(bool(TEXT.search(name)) for name in names) == 1 or len(names) < 2:
+        yield choose(config, component)
+        return
+    for name in names:
+        yield _walk(config, name)
+
+
 def describes_itself(config: Configuration) -> bool:
     """Whether position parameters and a width are at this level."""
     known = defaults(config.model_type)

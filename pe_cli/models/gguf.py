@@ -7,6 +7,7 @@ Scalings that its keys cannot say are tensors of divisors in the file: `rope_fre
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.errors import PeError, no_such
@@ -36,6 +37,19 @@ def resolve_gguf(spec: str, *, layer_type: str | None = None, seq_len: int | Non
     return _Reading(spec, header).resolve(layer_type, seq_len)
 
 
+def layer_labels(spec: str) -> list[str | None]:
+    """The layer types that have a table of their own, or None for one table."""
+    with open_input(spec) as stream:
+        labels = _Reading(spec, read_header(stream)).labels
+    return list(labels) or [None]
+
+
+def longest(spec: str) -> int | None:
+    """The longest context of the model."""
+    with open_input(spec) as stream:
+        return _Reading(spec, read_header(stream)).context
+
+
 class _Reading:
     """One file while it is read: its keys, and where each argument came from."""
 
@@ -48,15 +62,23 @@ class _Reading:
         self.warnings: list[str] = []
         self.notes: list[str] = []
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (FULL, SLIDING) if self._value("rope.freq_base_swa") is not None else ()
+
+    @property
+    def context(self) -> int | None:
+        return self._whole("context_length")
+
     def resolve(self, layer_type: str | None, seq_len: int | None) -> Resolved:
-        labels = (FULL, SLIDING) if self._value("rope.freq_base_swa") is not None else ()
+        labels = self.labels
         label = self._label(labels, layer_type)
         other = self._not_rotary()
         if other is not None:
             encoding, parameters = other
         else:
             encoding, parameters = "rope", self._rope(label == SLIDING, seq_len)
-        longest = self._whole("context_length")
+        context = self.context
         return Resolved(
             file=self.spec,
             encoding=encoding,
@@ -65,11 +87,20 @@ class _Reading:
             model_type=self.arch,
             layer_type=label,
             layer_types=labels,
-            max_position=longest,
-            trained_length=self._whole("rope.scaling.original_context_length") or longest,
+            max_position=context,
+            trained_length=self._trained_length(parameters),
             warnings=tuple(self.warnings),
             notes=tuple(self.notes),
         )
+
+    def _trained_length(self, parameters: Mapping[str, Any]) -> int | None:
+        """The context before scaling; rope_freqs.weight does not tell it."""
+        if "policy" in parameters:
+            return None
+        original = self._whole("rope.scaling.original_context_length")
+        if original is None and parameters.get("scaling") == "linear" and self.context:
+            return int(self.context / parameters["factor"])
+        return original or self.context
 
     def _label(self, labels: tuple[str, ...], asked: str | None) -> str | None:
         if asked is not None and asked not in labels:

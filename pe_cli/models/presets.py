@@ -26,11 +26,15 @@ class Preset:
     source: str
 
 
-def _preset(
-    model_type: str, head_dim: int, theta: float, longest: int, source: str, **more: Any
-) -> Preset:
+def _preset(model_type: str, head_dim: int, theta: float, longest: int, source: str, **more: Any) -> Preset:
     size = {"qk_rope_head_dim": head_dim} if model_type.startswith("deepseek") else {"head_dim": head_dim}
-    config = {"model_type": model_type, **size, "rope_theta": theta, "max_position_embeddings": longest, **more}
+    config = {
+        "model_type": model_type,
+        **size,
+        "rope_theta": theta,
+        "max_position_embeddings": longest,
+        **more,
+    }
     return Preset(config, source)
 
 
@@ -189,5 +193,7 @@ def preset(name: str, *, layer_type: str | None = None, seq_len: int | None = No
     if model not in PRESETS:
         raise no_such("preset", model, PRESETS)
     known = PRESETS[model]
-    config = Configuration(f"preset {model} ({known.source})", known.config, model_type=known.config["model_type"])
+    config = Configuration(
+        f"preset {model} ({known.source})", known.config, model_type=known.config["model_type"]
+    )
     return resolve_configuration(config, layer_type=layer_type or label or None, seq_len=seq_len)

@@ -129,12 +129,21 @@ def _rotary(ledger: Ledger, layer_type: str | None, seq_len: int | None, truncat
         layer_type=label,
         layer_types=tuple(n for n, r in tables.items() if n is not None and r is not None),
         max_position=longest_len,
-        trained_length=parameters.get("original_len") or longest_len,
+        trained_length=_trained_length(parameters, longest_len),
         warnings=tuple(ledger.warnings),
         notes=tuple(ledger.notes),
         side_tables=side.tables(ledger, tables),
         axes=axis_count(parameters) if axial else 1,
     )
+
+
+def _trained_length(parameters: Mapping[str, Any], longest: int | None) -> int | None:
+    """The length before scaling: said, or for position interpolation the longest length over the factor."""
+    if "original_len" in parameters:
+        return int(parameters["original_len"])
+    if longest is not None and parameters.get("scaling") == "linear":
+        return int(longest / parameters["factor"])
+    return longest
 
 
 def _layout_origin(ledger: Ledger) -> str:

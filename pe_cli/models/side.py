@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,4 +112,7 @@ def rotating(ledger: Ledger, ropes: Mapping[str | None, Rope | None]) -> tuple[i
 # Their attention rotates in sliding layers only (modeling_cohere2.py, modeling_exaone4.py and theirs).
 ONLY_SLIDING_ROTATES = frozenset({"cohere2", "cohere2_moe", "exaone4", "exaone_moe", "afmoe"})
 
-FUNCTIONS = {QUERY_TEMPERATURE: query_temperature, ROTATED_LAYERS: rotated_layers}
+FUNCTIONS: dict[str, Callable[..., NDArray[Any]]] = {
+    QUERY_TEMPERATURE: query_temperature,
+    ROTATED_LAYERS: rotated_layers,
+}
