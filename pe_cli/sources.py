@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pe_cli.dtypes import numpy_dtype
 from pe_cli.errors import PeError
 from pe_cli.formats import npy, safetensors
-from pe_cli.formats.base import READABLE, Reader, TensorSpec, check_memory
+from pe_cli.formats.base import READABLE, Reader, TensorSpec, check_memory, shown
 from pe_cli.formats.stream import ByteInput
 
 STDIN = 0
@@ -48,7 +48,7 @@ class Source:
         if len(self.tensors) > 1:
             example = next(iter(self.tensors))
             raise PeError(
-                f"{self.label} holds {len(self.tensors)} tensors; name one as {self.label}:{example}, "
+                f"{self.label} holds {len(self.tensors)} tensors; name one as {self.label}:{shown(example)}, "
                 f"of {listing(self.tensors)}"
             )
         return next(iter(self.tensors.values()))
@@ -192,8 +192,8 @@ def _cannot_open(path: str, error: OSError | ValueError) -> PeError:
 
 def listing(tensors: dict[str, TensorSpec], most: int = 8) -> str:
     """Names and shapes for an error, cut after `most`."""
-    shown = [f"{name} {list(spec.shape)}" for name, spec in list(tensors.items())[:most]]
-    return ", ".join(shown) + (f" and {len(tensors) - most} more" if len(tensors) > most else "")
+    first = [f"{shown(name)} {list(spec.shape)}" for name, spec in list(tensors.items())[:most]]
+    return ", ".join(first) + (f" and {len(tensors) - most} more" if len(tensors) > most else "")
 
 
 def _open_reader(stream: ByteInput, stack: ExitStack) -> tuple[Reader, ByteInput]:

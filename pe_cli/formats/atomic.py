@@ -126,36 +126,41 @@ def _whole(label: str, target: str, replaced: os.stat_result | None) -> Iterator
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f".pe-{secrets.token_hex(8)}.tmp")
     try:
-        fd, named = _open_temporary(folder, temporary)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError):
-            raise PeError(f"cannot write {label}: there is no folder {folder}; make it first") from error
-        raise cannot_write(label, error) from error
-    try:
-        yield Output(fd, label, True)
-        try:
-            if replaced is None:
-                named = _appear(fd, temporary, target, named)
-            else:
-                named = _replace(fd, temporary, target, named, replaced)
-        except FileExistsError as error:
-            raise already_there(label) from error
-        except OSError as error:
-            raise cannot_write(label, error) from error
+        with _open_temporary(label, folder, temporary) as (fd, named):
+            yield Output(fd, label, True)
+            try:
+                if replaced is None:
+                    _appear(fd, temporary, target, named)
+                else:
+                    _replace(fd, temporary, target, named, replaced)
+            except FileExistsError as error:
+                raise already_there(label) from error
+            except OSError as error:
+                raise cannot_write(label, error) from error
     finally:
-        os.close(fd)
-        if named:
-            with suppress(OSError):
-                os.unlink(temporary)
+        # Whether or not the name is in use: an interrupt can come between any two lines.
+        with suppress(OSError):
+            os.unlink(temporary)
 
 
-def _open_temporary(folder: str, temporary: str) -> tuple[int, bool]:
+@contextmanager
+def _open_temporary(label: str, folder: str, temporary: str) -> Iterator[tuple[int, bool]]:
     """A descriptor, and whether the file has the name `temporary`."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    fd, named = None, True
     if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
         with suppress(OSError):
-            return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666), False
-    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    return os.open(temporary, flags, 0o666), True
+            fd, named = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666), False
+    try:
+        fd = os.open(temporary, flags, 0o666) if fd is None else fd
+    except FileNotFoundError as error:
+        raise PeError(f"cannot write {label}: there is no folder {folder}; make it first") from error
+    except OSError as error:
+        raise cannot_write(label, error) from error
+    try:
+        yield fd, named
+    finally:
+        os.close(fd)
 
 
 def _link(fd: int, temporary: str, target: str, named: bool) -> None:
@@ -166,8 +171,8 @@ def _link(fd: int, temporary: str, target: str, named: bool) -> None:
         os.link(f"/proc/self/fd/{fd}", target, src_dir_fd=fd, follow_symlinks=True)
 
 
-def _appear(fd: int, temporary: str, target: str, named: bool) -> bool:
-    """Give the finished file its name, which must be free; whether the temporary name is still there."""
+def _appear(fd: int, temporary: str, target: str, named: bool) -> None:
+    """Give the finished file its name, which must be free."""
     try:
         _link(fd, temporary, target, named)
     except FileExistsError:
@@ -179,24 +184,16 @@ def _appear(fd: int, temporary: str, target: str, named: bool) -> bool:
         if os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from None
         os.rename(temporary, target)
-        return False
-    return named
 
 
-def _replace(fd: int, temporary: str, target: str, named: bool, replaced: os.stat_result) -> bool:
-    """Put the finished file in the place of an older one; whether the temporary name is still there."""
+def _replace(fd: int, temporary: str, target: str, named: bool, replaced: os.stat_result) -> None:
+    """Put the finished file in the place of an older one."""
     with suppress(OSError):
         os.fchmod(fd, stat.S_IMODE(replaced.st_mode))
     os.fsync(fd)
     if not named:
         _link(fd, temporary, temporary, named)
-    try:
-        os.replace(temporary, target)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    return False
+    os.replace(temporary, target)
 
 
 @contextmanager

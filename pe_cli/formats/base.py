@@ -192,6 +192,11 @@ EXTENSIONS = {
 }
 
 
+def shown(text: str, most: int = 200) -> str:
+    """Text from a file in a form that a terminal can be given: one line, no control characters."""
+    return text if text.isprintable() and len(text) <= most else ascii(text[:most])
+
+
 def readable_size(nbytes: int) -> str:
     """`512 MiB`: bytes with three significant digits in binary units."""
     value, unit = float(nbytes), 0

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import NOT_IN_NUMPY, numpy_dtype
 from pe_cli.errors import PeError
-from pe_cli.formats.base import READABLE, TensorSpec, check_memory
+from pe_cli.formats.base import READABLE, TensorSpec, check_memory, shown
 from pe_cli.formats.hdf5_layout import FLOAT_FORMS
 from pe_cli.formats.probe import survives
 from pe_cli.formats.stream import ByteInput
@@ -139,7 +139,7 @@ class Hdf5Reader:
             yield rest
 
     def _broken(self, error: Exception) -> PeError:
-        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        reason = shown(str(error).partition("\n")[0], 120) or type(error).__name__
         return PeError(
             f"{self._stream.label} cannot be read as HDF5 ({reason}); it may be damaged or cut off"
         )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.formats import npy
-from pe_cli.formats.base import Ledger, TensorSpec, readable_size
+from pe_cli.formats.base import Ledger, TensorSpec, readable_size, shown
 from pe_cli.formats.stream import ByteInput, truncated
 from pe_cli.formats.writer import Writer
 
@@ -201,7 +201,7 @@ class NpzReader:
                 f"{readable_size(info.file_size)}, more than {_MAX_RATIO} times; unpack it yourself if you trust it"
             )
         with self._open(info) as file:
-            member = _Member(file, f"{self._stream.label}:{name}")
+            member = _Member(file, f"{self._stream.label}:{shown(name)}")
             found = npy.read_header(member, member.label)
             count = self.tensors[name].size
             raw = member.elements(found.start, found.stored, count, items)
@@ -223,7 +223,7 @@ class NpzReader:
             raise _broken(self._stream.label, error) from error
 
     def _describe(self, name: str, info: zipfile.ZipInfo) -> TensorSpec:
-        label = f"{self._stream.label}:{name}"
+        label = f"{self._stream.label}:{shown(name)}"
         with self._open(info) as file:
             found = npy.read_header(_Member(file, label), label)
         spec = TensorSpec(name, found.dtype, found.shape)
@@ -244,5 +244,5 @@ def _broken(label: str, error: BaseException) -> PeError:
     if isinstance(error, PeError):
         return error
     return PeError(
-        f"{label} cannot be read as .npz ({str(error)[:100] or type(error).__name__}); it may be damaged or cut off"
+        f"{label} cannot be read as .npz ({shown(str(error), 100) or type(error).__name__}); it may be damaged or cut off"
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import NOT_IN_NUMPY, numpy_dtype
 from pe_cli.errors import PeError
-from pe_cli.formats.base import READABLE, TensorSpec
+from pe_cli.formats.base import READABLE, TensorSpec, shown
 from pe_cli.formats.stream import ByteInput
 
 PICKLE = b"\x80"
@@ -34,7 +34,7 @@ class TorchReader:
         except Exception as error:  # torch raises nearly anything on a file that it does not like
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise PeError(
-                f"{stream.label} is not a torch checkpoint of plain weights: {lines[0][:120]}"
+                f"{stream.label} is not a torch checkpoint of plain weights: {shown(lines[0], 120)}"
             ) from error
         self._stream = stream
         self._torch = torch

@@ -132,6 +132,22 @@ def test_endless_parsing_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         load_array(str(tmp_path / "x.h5"))
 
 
+def test_a_string_without_length_would_be_read_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by fuzzing: HDF5 2.0 goes round and round in a heap whose object has no size."""
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs["k"] = "hello"
+    content = bytearray(path.read_bytes())
+    size = content.index(b"GCOL") + 24
+    content[size : size + 8] = bytes(8)
+    path.write_bytes(content)
+    monkeypatch.setattr(hdf5, "_PROBE_SECONDS", 1)
+    with pytest.raises(PeError):
+        load_array(str(path))
+
+
 def spin() -> None:
     while True:
         pass
