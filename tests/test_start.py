@@ -37,7 +37,7 @@ def loaded(*argv: str) -> tuple[int, set[str]]:
         (["--versoin"], 2),
         (["gen", "ropr"], 2),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(value) or "nothing" if isinstance(value, list) else "",
 )
 def test_light_commands_import_nothing_heavy(argv: list[str], code: int) -> None:
     assert loaded(*argv) == (code, set())

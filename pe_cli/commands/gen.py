@@ -110,6 +110,11 @@ def build(
     if not chosen and not encoding.needs_rows:
         return WholeTable(as_tensors(encoding.function(**arguments), encoding.name), dtype, name)
     if isinstance(rows, options.RowChoice):
+        if rows.prefix_rows and catalogue.CATALOGUE[encoding.name].family == "rotary":
+            raise PeError(
+                f"--prefix-rows {rows.prefix_rows}: rows of zeros would wipe these tokens out of a rotary table; "
+                "position 0 leaves a token as it is, so write --positions 0,0:N"
+            )
         shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
         where = chosen_positions(encoding, rows, arguments)
         return RowTable(
