@@ -1,0 +1,136 @@
+"""GGUF metadata → the encoding that llama.cpp computes; the files are written by the gguf package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pe_cli.errors import PeError
+from pe_cli.models import resolve
+
+gguf = pytest.importorskip("gguf")
+BASE = {"context_length": 8192, "embedding_length": 4096, "attention.head_count": 32}
+Make = Callable[..., str]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Write a file of an architecture with these keys and tensors, and give its path."""
+
+    def write(arch: str, keys: dict[str, Any], **tensors: Any) -> str:
+        path = str(tmp_path / f"{arch}.gguf")
+        writer = gguf.GGUFWriter(path, arch)
+        kinds = {
+            bool: writer.add_bool,
+            int: writer.add_uint32,
+            float: writer.add_float32,
+            str: writer.add_string,
+        }
+        for key, value in (BASE | keys).items():
+            kinds.get(type(value), writer.add_array)(f"{arch}.{key}", value)
+        for name, values in ({"token_embd": np.zeros((2, 4))} | tensors).items():
+            writer.add_tensor(f"{name}.weight", np.asarray(values, np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return path
+
+    return write
+
+
+def test_plain_rotation_in_the_order_of_the_architecture(make: Make) -> None:
+    assert resolve(make("llama", {"rope.freq_base": 5e5})).parameters == {
+        "dim": 128,
+        "base": 5e5,
+        "layout": "adjacent",
+    }
+    qwen = resolve(make("qwen2", {"rope.freq_base": 1e6, "attention.key_length": 64}))
+    assert qwen.parameters == {"dim": 64, "base": 1e6, "layout": "half"}
+    assert qwen.origins["dim"] == "qwen2.attention.key_length"
+
+
+def test_a_missing_base_is_a_loud_default(make: Make) -> None:
+    found = resolve(make("llama", {"rope.dimension_count": 64}))
+    assert (found.parameters["dim"], found.parameters["base"]) == (64, 10000.0)
+    assert "llama.rope.freq_base is not in" in found.warnings[0]
+
+
+def test_divisors_in_the_file_replace_the_scaling(make: Make) -> None:
+    divisors = np.linspace(1, 8, 64).astype(np.float32)
+    found = resolve(make("llama", {"rope.freq_base": 5e5}, rope_freqs=divisors))
+    assert found.parameters["long_factor"] == tuple(map(float, divisors))
+    assert (found.parameters["policy"], found.parameters["attention_factor"]) == ("long", 1.0)
+    assert found.trained_length is None
+
+
+def test_longrope_factors_go_by_length(make: Make) -> None:
+    keys = {
+        "rope.freq_base": 1e4,
+        "rope.scaling.original_context_length": 4096,
+        "rope.scaling.attn_factor": 1.1875,
+    }
+    path = make("phi3", keys, rope_factors_short=np.ones(64), rope_factors_long=np.full(64, 2.0))
+    found = resolve(path, seq_len=5000).parameters
+    assert (found["scaling"], found["seq_len"], found["attention_factor"]) == ("longrope", 5000, 1.1875)
+    with pytest.raises(PeError, match="--seq-len"):
+        resolve(path)
+
+
+def test_yarn_and_its_magnitude(make: Make) -> None:
+    yarn = {
+        "rope.freq_base": 1e4, "rope.scaling.type": "yarn", "rope.scaling.factor": 40.0,
+        "rope.scaling.original_context_length": 4096, "rope.dimension_count": 64,
+    }  # fmt: skip
+    plain = resolve(make("qwen3", yarn)).parameters
+    assert (plain["scaling"], plain["factor"], plain["original_len"]) == ("yarn", 40.0, 4096)
+    assert "attention_factor" not in plain
+    deepseek = resolve(make("deepseek2", yarn | {"rope.scaling.yarn_log_multiplier": 0.125}))
+    assert deepseek.parameters["attention_factor"] == 1.0
+    assert any("softmax" in note for note in deepseek.notes)
+
+
+def test_layers_with_a_window_have_their_own_base(make: Make) -> None:
+    keys = {
+        "rope.freq_base": 1e6,
+        "rope.freq_base_swa": 1e4,
+        "rope.scaling.type": "linear",
+        "rope.scaling.factor": 8.0,
+    }
+    path = make("gemma3", keys)
+    full = resolve(path, layer_type="full_attention")
+    assert (full.parameters["factor"], full.trained_length) == (8.0, 1024)
+    assert resolve(path, layer_type="sliding_attention").parameters == {
+        "dim": 128,
+        "base": 1e4,
+        "layout": "half",
+    }
+    with pytest.raises(PeError, match="--layer-type: full_attention, sliding_attention"):
+        resolve(path)
+
+
+def test_sections_and_their_order(make: Make) -> None:
+    keys = {"rope.freq_base": 5e6, "rope.dimension_sections": [24, 20, 20, 0]}
+    found = resolve(make("qwen3vl", keys)).parameters
+    assert (found["sections"], found["interleave_sections"]) == ((24, 20, 20), True)
+
+
+def test_models_that_do_not_rotate(make: Make) -> None:
+    bloom = resolve(make("bloom", {"attention.max_alibi_bias": 8.0}))
+    assert (bloom.encoding, bloom.parameters) == ("alibi", {"heads": 32, "bias_max": 8.0})
+    t5 = resolve(make("t5", {"attention.relative_buckets_count": 32}))
+    assert (t5.encoding, t5.parameters) == ("t5", {"num_buckets": 32, "max_distance": 128})
+    with pytest.raises(PeError, match=r"position_embd\.weight"):
+        resolve(make("gpt2", {}, position_embd=np.zeros((4, 8))))
+
+
+def test_options_that_have_no_place_are_refused(make: Make) -> None:
+    path = make("llama", {"rope.freq_base": 1e4})
+    with pytest.raises(PeError, match="holds one model"):
+        resolve(path, component="text_config")
+    with pytest.raises(PeError, match="always rounds"):
+        resolve(path, truncate=False)

@@ -1,0 +1,407 @@
+"""Configurations as people have them → the arguments of an encoding, and what is said where they fall short."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pe_cli.errors import PeError
+from pe_cli.models import Resolved, resolve
+from pe_cli.models.read import Configuration
+from pe_cli.models.resolve import resolve_configuration
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 1024,
+    "num_attention_heads": 8,
+    "max_position_embeddings": 8192,
+}
+GEMMA = {
+    "model_type": "gemma3_text",
+    "rope_theta": 1e6,
+    "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+}
+YARN = {"factor": 4.0, "original_max_position_embeddings": 2048}
+
+
+def resolved(values: dict[str, Any], **options: Any) -> Resolved:
+    config = Configuration("config.json", values, model_type=str(values.get("model_type") or ""))
+    return resolve_configuration(config, **options)
+
+
+def arguments(values: dict[str, Any], **options: Any) -> dict[str, Any]:
+    return resolved(values, **options).parameters
+
+
+@pytest.mark.parametrize(
+    ("kind", "rest", "seq_len"),
+    [
+        ("linear", {"factor": 4.0}, None),
+        ("dynamic", {"factor": 2.0}, 16384),
+        ("yarn", {**YARN, "beta_fast": 16.0, "mscale": 1.0, "mscale_all_dim": 0.5}, None),
+        ("llama3", {**YARN, "low_freq_factor": 1.0, "high_freq_factor": 4.0}, None),
+        ("longrope", {**YARN, "short_factor": [1.0] * 64, "long_factor": [2.0] * 64}, 4096),
+    ],
+)
+def test_the_old_and_the_new_spelling_mean_the_same(
+    kind: str, rest: dict[str, Any], seq_len: int | None
+) -> None:
+    old = arguments(LLAMA | {"rope_theta": 5e4, "rope_scaling": {"type": kind, **rest}}, seq_len=seq_len)
+    newer = arguments(
+        LLAMA | {"rope_theta": 5e4, "rope_scaling": {"rope_type": kind, **rest}}, seq_len=seq_len
+    )
+    new = arguments(
+        LLAMA | {"rope_parameters": {"rope_type": kind, "rope_theta": 5e4, **rest}}, seq_len=seq_len
+    )
+    assert old == newer == new
+    assert old["base"] == 5e4
+    assert old["factor"] == rest["factor"]
+
+
+@pytest.mark.parametrize(
+    ("config", "dim", "base"),
+    [
+        (
+            {"model_type": "gpt_neox", "hidden_size": 6144, "num_attention_heads": 64, "rotary_pct": 0.25},
+            24,
+            1e4,
+        ),
+        (
+            {"model_type": "gpt_neox", "head_dim": 80, "rotary_pct": 0.5, "rotary_emb_base": 25000},
+            40,
+            25000.0,
+        ),
+        ({"model_type": "gptj", "n_embd": 4096, "n_head": 16, "rotary_dim": 64}, 64, 1e4),
+        ({"model_type": "stablelm_epoch", "head_dim": 80, "rope_pct": 0.25, "rope_theta": 1e4}, 20, 1e4),
+        ({"model_type": "qwen", "kv_channels": 128, "rotary_emb_base": 10000, "rotary_pct": 1.0}, 128, 1e4),
+        ({"model_type": "chatglm", "kv_channels": 128, "rope_ratio": 500}, 64, 5e6),
+        ({"model_type": "minimax_m2", "head_dim": 128, "rotary_dim": 64, "rope_theta": 5e6}, 64, 5e6),
+        ({"model_type": "deepseek_v3", "qk_rope_head_dim": 64, "rope_theta": 1e4}, 64, 1e4),
+        ({"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "rope_theta": 5e5}, 128, 5e5),
+        ({"model_type": "zamba2", "hidden_size": 2560, "num_attention_heads": 32}, 160, 1e4),
+        ({"hidden_size": 512, "num_attention_heads": 8, "rope_theta": 777.0}, 64, 777.0),
+    ],
+    ids=lambda value: value.get("model_type", "none") if isinstance(value, dict) else None,
+)
+def test_older_names_of_width_and_base(config: dict[str, Any], dim: int, base: float) -> None:
+    found = arguments(config)
+    assert (found["dim"], found["base"]) == (dim, base)
+
+
+def test_an_odd_width_keeps_its_number_in_the_exponents() -> None:
+    found = arguments({"model_type": "qwen3_omni_moe_text", "hidden_size": 2048, "num_attention_heads": 28})
+    assert int(found["dim"] * found["partial"]) == 2048 // 28 == 73
+
+
+def test_a_default_is_loud_and_names_its_model_type() -> None:
+    found = resolved(LLAMA)
+    assert found.parameters["base"] == 1e4
+    (warning,) = found.warnings
+    assert "rope_theta is not in config.json" in warning
+    assert "'llama'" in warning
+    assert "LlamaConfig" in found.origins["base"]
+
+
+def test_each_model_type_has_its_own_default() -> None:
+    assert arguments({"model_type": "smollm3"})["base"] == 2e6
+    assert arguments({"model_type": "gpt_oss"})["scaling"] == "yarn"
+    assert arguments({"model_type": "gpt_oss"})["layout"] == "split"
+    assert arguments({"model_type": "cohere"})["layout"] == "adjacent"
+    assert arguments({"model_type": "llama4_text"})["layout"] == "complex"
+
+
+def test_a_value_in_the_file_is_said_with_its_path() -> None:
+    config = {
+        "model_type": "gemma3",
+        "text_config": {"model_type": "gemma3_text", "head_dim": 128, "rope_theta": 5e5},
+    }
+    found = resolved(config, component="text_config", layer_type="full_attention")
+    assert found.origins["base"] == "text_config.rope_theta"
+    assert found.origins["dim"] == "text_config.head_dim"
+    assert not found.warnings
+
+
+class TestLayerTypes:
+    def test_scaling_goes_to_the_global_layers_only(self) -> None:
+        full = arguments(GEMMA, layer_type="full_attention")
+        local = arguments(GEMMA | {"rope_local_base_freq": 1e4}, layer_type="sliding_attention")
+        assert (full["base"], full["scaling"], full["factor"]) == (1e6, "linear", 8.0)
+        assert local["base"] == 1e4
+        assert "scaling" not in local
+
+    def test_one_has_to_be_chosen(self) -> None:
+        with pytest.raises(PeError, match=r"--layer-type: full_attention, sliding_attention"):
+            resolved(GEMMA)
+        with pytest.raises(PeError, match="did you mean 'full_attention'"):
+            resolved(GEMMA, layer_type="full_atention")
+
+    def test_a_null_type_does_not_rotate(self) -> None:
+        config = {
+            "head_dim": 64,
+            "rope_parameters": {"full_attention": None, "sliding_attention": {"rope_theta": 1e4}},
+        }
+        found = resolved(config)
+        assert found.layer_type == "sliding_attention"
+        with pytest.raises(PeError, match="NoPE"):
+            resolved(config, layer_type="full_attention")
+
+    def test_a_head_may_be_wider_in_one_type(self) -> None:
+        config = {"model_type": "gemma4_text", "head_dim": 256, "global_head_dim": 512}
+        full = arguments(config, layer_type="full_attention")
+        assert (full["dim"], full["scaling"], full["partial"]) == (512, "proportional", 0.25)
+        assert arguments(config, layer_type="sliding_attention")["dim"] == 256
+
+    def test_types_that_share_a_table_are_one(self) -> None:
+        config = LLAMA | {"rope_theta": 1e4, "layer_types": ["full_attention", "sliding_attention"]}
+        assert arguments(config, layer_type="full_attention") == arguments(config)
+        with pytest.raises(PeError, match="no layer type 'conv'"):
+            resolved(config, layer_type="conv")
+
+    def test_a_list_of_bases_goes_by_layer(self) -> None:
+        config = {
+            "model_type": "step3p5",
+            "layer_types": ["sliding_attention", "full_attention"],
+            "rope_theta": [1e4, 5e6],
+            "partial_rotary_factors": [1.0, 0.5],
+        }
+        assert arguments(config, layer_type="full_attention") == {"dim": 64, "base": 5e6, "layout": "half"}
+
+
+class TestComponents:
+    def test_the_one_text_part_is_used_and_said(self) -> None:
+        config = {
+            "model_type": "llava",
+            "text_config": {"model_type": "llama"},
+            "vision_config": {"hidden_size": 1024},
+        }
+        found = resolved(config)
+        assert (found.component, found.parameters["dim"]) == ("text_config", 128)
+        assert "--component text_config" in found.notes[0]
+
+    def test_several_parts_are_listed(self) -> None:
+        with pytest.raises(PeError, match=r"--component: .*decoder_config.*encoder_config"):
+            resolved({"model_type": "dia"})
+
+    def test_a_part_may_be_left_out_of_the_file(self) -> None:
+        found = resolved({"model_type": "dia"}, component="decoder_config")
+        assert found.parameters["dim"] == 128
+        assert any("not in config.json" in note for note in found.notes)
+
+    def test_older_files_have_the_text_at_the_root(self) -> None:
+        scaling = {"type": "mrope", "mrope_section": [16, 24, 24]}
+        config = {
+            "model_type": "qwen2_vl", "hidden_size": 3584, "num_attention_heads": 28, "rope_theta": 1e6, "rope_scaling": scaling,
+        }  # fmt: skip
+        found = resolved(config, component="text_config")
+        assert found.parameters == {"dim": 128, "base": 1e6, "layout": "half", "sections": (16, 24, 24)}
+
+    def test_dots_go_deeper(self) -> None:
+        config = {"model_type": "qwen3_omni_moe", "thinker_config": {"text_config": {"head_dim": 64}}}
+        found = resolved(config, component="thinker_config.text_config")
+        assert (found.model_type, found.parameters["dim"]) == ("qwen3_omni_moe_text", 64)
+
+    def test_a_part_that_is_not_there(self) -> None:
+        with pytest.raises(PeError, match="did you mean 'text_config'"):
+            resolved({"model_type": "llava", "text_config": {}}, component="text_confg")
+
+
+class TestScalings:
+    def test_the_original_length_at_the_root_wins(self) -> None:
+        scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1111}
+        found = resolved(LLAMA | {"rope_scaling": scaling, "original_max_position_embeddings": 2222})
+        assert found.parameters["original_len"] == 2222
+        assert any("1111" in warning and "2222" in warning for warning in found.warnings)
+
+    def test_a_null_factor_is_the_quotient_of_the_lengths(self) -> None:
+        scaling = {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 2048}
+        assert arguments(LLAMA | {"rope_scaling": scaling})["factor"] == 4.0
+
+    def test_beta_and_mscale_of_zero_count_as_absent(self) -> None:
+        scaling = {"rope_type": "yarn", **YARN, "beta_fast": 0, "mscale": 0, "mscale_all_dim": 0}
+        assert (
+            not {"beta_fast", "mscale", "mscale_all_dim"}
+            & arguments(LLAMA | {"rope_scaling": scaling}).keys()
+        )
+
+    def test_hunyuan_calls_a_fixed_change_of_base_dynamic(self) -> None:
+        config = {
+            "model_type": "hunyuan_v1_dense",
+            "head_dim": 128,
+            "rope_scaling": {"type": "dynamic", "alpha": 1000.0},
+        }
+        found = arguments(config)
+        assert (found["scaling"], found["factor"]) == ("ntk", 1000.0)
+
+    def test_deepseek_v4_does_not_magnify(self) -> None:
+        found = arguments(
+            {"model_type": "deepseek_v4", "rope_scaling": {"type": "yarn", **YARN}}, layer_type="compress"
+        )
+        assert (found["attention_factor"], found["base"], found["dim"]) == (1.0, 160000.0, 64)
+
+    def test_phimoe_has_a_magnitude_for_each_list(self) -> None:
+        lists = {
+            "short_factor": [1.0] * 64,
+            "long_factor": [2.0] * 64,
+            "short_mscale": 1.2,
+            "long_mscale": 1.3,
+        }
+        config = {"model_type": "phimoe", "rope_scaling": {"type": "longrope", **YARN, **lists}}
+        assert arguments(config, seq_len=100)["attention_factor"] == 1.2
+        long = resolved(config, seq_len=100000)
+        assert long.parameters["attention_factor"] == 1.3
+        assert any("short_factor at every length" in warning for warning in long.warnings)
+
+    def test_telechat_has_a_slope_of_its_own(self) -> None:
+        found = arguments(LLAMA | {"rope_scaling": {"type": "telechat3-yarn", **YARN}})
+        assert found["attention_factor"] == pytest.approx(0.07 * math.log(4.0) + 1)
+
+    @pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+    def test_a_length_is_asked_for_where_the_table_depends_on_it(self, kind: str) -> None:
+        lists = {"short_factor": [1.0] * 64, "long_factor": [1.0] * 64}
+        with pytest.raises(PeError, match="--seq-len N"):
+            resolved(LLAMA | {"rope_scaling": {"type": kind, "factor": 2.0, **lists}})
+
+    def test_truncate_inside_a_layer_type_is_honoured_and_said(self) -> None:
+        scaling = {"rope_type": "yarn", "rope_theta": 5e5, **YARN, "truncate": False}
+        config = {
+            "model_type": "olmo3",
+            "rope_parameters": {"full_attention": scaling, "sliding_attention": {"rope_theta": 5e5}},
+        }
+        found = resolved(config, layer_type="full_attention")
+        assert found.parameters["truncate"] is False
+        (warning,) = [w for w in found.warnings if "truncate" in w]
+        assert "rope_parameters.full_attention.truncate" in warning
+        as_transformers = resolved(config, layer_type="full_attention", truncate=True)
+        assert as_transformers.parameters["truncate"] is True
+        assert not any("truncate" in w for w in as_transformers.warnings)
+
+    def test_truncate_beside_the_layer_types_goes_for_all(self) -> None:
+        scaling = {"rope_type": "yarn", "rope_theta": 5e5, **YARN}
+        config = {"model_type": "olmo3", "rope_parameters": {"full_attention": scaling, "truncate": False}}
+        assert arguments(config, layer_type="full_attention")["truncate"] is False
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"rope_scaling": {"type": "linear", "factor": "8.0"}}, r"rope_scaling\.factor is '8\.0', a number is needed; write \"factor\": 8"),
+        ({"rope_scaling": {"type": "linear", "factor": True}}, r"rope_scaling\.factor is True"),
+        ({"rope_scaling": {"type": "linear"}}, r"rope_scaling\.factor is missing, which rope_type 'linear' needs"),
+        ({"rope_scaling": {"type": "yarnn", **YARN}}, r"rope_scaling\.type: no rope_type 'yarnn'; did you mean 'yarn'"),
+        ({"rope_parameters": {"rope_type": 4}}, r"rope_parameters\.rope_type is 4"),
+        ({"rope_scaling": 4.0}, r"rope_scaling is 4\.0, an object is needed"),
+        ({"rope_theta": -1}, r"rope_theta is -1, a positive number"),
+        ({"rope_theta": math.nan}, r"rope_theta is nan"),
+        ({"num_attention_heads": 8.5}, r"num_attention_heads is 8\.5, a whole number"),
+        ({"rope_scaling": {"type": "yarn", **YARN, "truncate": "no"}}, r"truncate is 'no', true or false"),
+        ({"rope_scaling": {"type": "fope"}}, r"learned matrices"),
+    ],
+    ids=lambda value: json.dumps(value)[:50] if isinstance(value, dict) else None,
+)  # fmt: skip
+def test_trouble_names_file_key_and_remedy(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(PeError, match=message) as caught:
+        resolved(LLAMA | config)
+    assert str(caught.value).startswith("config.json: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "no model_type and no rope_theta"),
+        ({"model_type": "lama", "hidden_size": 64}, "did you mean 'llama'"),
+        ({"model_type": "mine", "rope_theta": 1e4}, "hidden_size"),
+        ({"model_type": "mistral_large4_text"}, "alpha is learned"),
+        ({"model_type": "bert", "max_position_embeddings": 512, "hidden_size": 768}, r"\(512, 768\).*embeddings\.position_embeddings\.weight"),
+        ({"model_type": "opt", "max_position_embeddings": 2048, "hidden_size": 768}, r"\(2050, 768\), with 2 rows in front"),
+        ({"model_type": "gpt2"}, r"ends in wpe\.weight"),
+        ({"model_type": "mpt", "attn_config": {"alibi": False}}, r"wpe\.weight"),
+        ({"model_type": "bert", "position_embedding_type": "relative_key"}, "Shaw"),
+    ],
+    ids=lambda value: value.get("model_type", "none") if isinstance(value, dict) else None,
+)  # fmt: skip
+def test_where_no_table_follows_it_says_why(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(PeError, match=message):
+        resolved(config)
+
+
+@pytest.mark.parametrize(
+    ("config", "layer_type", "encoding", "expected"),
+    [
+        ({"model_type": "bloom", "n_head": 32}, None, "alibi", {"form": "key", "heads": 32}),
+        ({"model_type": "mpt", "n_heads": 12}, None, "alibi", {"form": "mpt", "heads": 12, "bias_max": 8}),
+        ({"model_type": "falcon", "alibi": True, "num_attention_heads": 64}, None, "alibi", {"form": "key", "heads": 64}),
+        ({"model_type": "falcon", "alibi": False, "hidden_size": 4544, "num_attention_heads": 71}, None, "rope", {"dim": 64, "base": 1e4, "layout": "half"}),
+        ({"model_type": "t5", "relative_attention_num_buckets": 16}, "decoder", "t5", {"bidirectional": False, "num_buckets": 16, "max_distance": 128}),
+        ({"model_type": "whisper", "d_model": 512}, "encoder", "sinusoidal", {"style": "t2t", "dim": 512}),
+        ({"model_type": "m2m_100", "d_model": 512, "pad_token_id": 1}, None, "sinusoidal", {"style": "fairseq", "dim": 512, "padding_idx": 1}),
+        ({"model_type": "roformer", "hidden_size": 768, "num_attention_heads": 12}, None, "rope", {"dim": 64, "base": 1e4, "layout": "sin-cos"}),
+    ],
+    ids=lambda value: value.get("model_type") if isinstance(value, dict) else None,
+)  # fmt: skip
+def test_models_without_rotation_have_their_own_encoding(
+    config: dict[str, Any], layer_type: str | None, encoding: str, expected: dict[str, Any]
+) -> None:
+    found = resolved(config, layer_type=layer_type)
+    assert (found.encoding, found.parameters) == (encoding, expected)
+
+
+class TestSideTables:
+    def test_llama4_has_both(self) -> None:
+        found = resolved({"model_type": "llama4_text", "num_hidden_layers": 8})
+        tables = {table.name: table.parameters for table in found.side_tables}
+        assert tables["rotated-layers"] == {"layers": (1, 1, 1, 0, 1, 1, 1, 0)}
+        assert tables["query-temperature"] == {"strength": 0.1, "length": 8192, "shift": 1}
+
+    def test_one_in_no_rope_layers_means_that_the_layer_rotates(self) -> None:
+        found = resolved({"model_type": "smollm3", "no_rope_layers": [1, 0, 1]})
+        assert [dict(table.parameters) for table in found.side_tables] == [{"layers": (1, 0, 1)}]
+
+    def test_null_layer_types_do_not_rotate(self) -> None:
+        config = {
+            "head_dim": 64,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "rope_parameters": {"full_attention": None, "sliding_attention": {"rope_theta": 1e4}},
+        }
+        assert resolved(config).side_tables[0].parameters == {"layers": (1, 0)}
+
+    def test_ministral_warms_all_queries(self) -> None:
+        scaling = {"rope_type": "yarn", "rope_theta": 1e6, **YARN, "llama_4_scaling_beta": 0.1}
+        (table,) = resolved({"model_type": "ministral3", "rope_parameters": scaling}).side_tables
+        assert table.parameters == {"strength": 0.1, "length": 2048}
+
+
+class TestReading:
+    def test_a_folder_and_a_file_are_the_same(self, tmp_path: Path) -> None:
+        (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"rope_theta": 1e4}))
+        assert resolve(str(tmp_path)) == resolve(str(tmp_path / "config.json"))
+
+    def test_params_json_of_meta(self, tmp_path: Path) -> None:
+        params = {"dim": 4096, "n_heads": 32, "rope_theta": 5e5, "use_scaled_rope": True}
+        (tmp_path / "params.json").write_text(json.dumps(params))
+        found = resolve(str(tmp_path))
+        assert found.parameters["layout"] == "complex"
+        assert (found.parameters["dim"], found.parameters["scaling"], found.parameters["factor"]) == (
+            128,
+            "llama3",
+            8.0,
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [(b"{", "not JSON at line 1"), (b"[1]", "not list"), (b"\xff\xfe\x00", "not text"), (b"[" * 100000, "not JSON")],
+    )  # fmt: skip
+    def test_what_is_no_configuration(self, tmp_path: Path, text: bytes, message: str) -> None:
+        (tmp_path / "config.json").write_bytes(text)
+        with pytest.raises(PeError, match=message):
+            resolve(str(tmp_path / "config.json"))
+
+    def test_what_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(PeError, match="no such file"):
+            resolve(str(tmp_path / "none.json"))
+        with pytest.raises(PeError, match=r"no config\.json in this folder"):
+            resolve(str(tmp_path))
