@@ -9,6 +9,7 @@ import typer
 
 from pe_cli import provenance
 from pe_cli.commands.options import Force, Json, Plot, TensorKey
+from pe_cli.errors import PeError
 from pe_cli.inspection import FileReport, look_at
 from pe_cli.sources import open_source, split_spec
 
@@ -25,6 +26,20 @@ def inspect_command(
         bool,
         typer.Option("--values", help="In a checkpoint, read the position tensors, not their headers alone."),
     ] = False,
+    component: Annotated[
+        str | None,
+        typer.Option(
+            "--component", metavar="NAME", help="Of a configuration: only this part, such as text_config."
+        ),
+    ] = None,
+    layer_type: Annotated[
+        str | None,
+        typer.Option("--layer-type", metavar="NAME", help="Of a configuration: only these layers."),
+    ] = None,
+    seq_len: Annotated[
+        int | None,
+        typer.Option("--seq-len", metavar="N", min=1, help="Of a configuration: the length that is served."),
+    ] = None,
     json: Json = False,
     plot: Plot = None,
     force: Force = False,
@@ -38,10 +53,13 @@ def inspect_command(
     pe gen rope --len 4096 --dim 128 | pe inspect -
     """
     if _is_configuration(source):
-        from pe_cli.commands.inspect_model import inspect_model
-
-        inspect_model(source, json=json, plot=plot, force=force)
+        which = {"component": component, "layer_type": layer_type, "seq_len": seq_len}
+        _inspect_model(source, which, json=json, plot=plot, force=force)
         return
+    if component or layer_type or seq_len:
+        raise PeError(
+            f"{source} is a file of tensors: --component, --layer-type and --seq-len are for configurations"
+        )
     with open_source(source, tensor=tensor) as opened:
         named = tensor is not None or split_spec(source)[1] is not None
         report = look_at(opened, named, values=values)
@@ -63,6 +81,22 @@ def _is_configuration(source: str) -> bool:
         return True
     with path.open("rb") as stream:
         return path.is_file() and stream.read(64).lstrip()[:1] == b"{"
+
+
+def _inspect_model(source: str, which: dict[str, Any], *, json: bool, plot: str | None, force: bool) -> None:
+    from pe_cli.models.report import inspect_config
+
+    report = inspect_config(source, **which)
+    if plot:
+        from pe_cli.render.plot_models import plot_model
+
+        plot_model(report, plot, force=force)
+    if json:
+        print(provenance.canonical(provenance.jsonable(report)))
+    else:
+        from pe_cli.render.models import show_model
+
+        show_model(report)
 
 
 def _plot(report: FileReport, path: str, force: bool) -> None:

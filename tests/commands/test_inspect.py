@@ -1,0 +1,154 @@
+"""`pe inspect`: tables, checkpoints, configurations, files and pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from pe_cli.cli import run
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "rope_theta": 500000.0,
+    "max_position_embeddings": 131072,
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
+
+
+def inspected(capfd: Any, *argv: str) -> dict[str, Any]:
+    capfd.readouterr()
+    assert run(["inspect", *argv, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capfd.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz", "h5", "safetensors"])
+def test_a_table_is_named_from_its_values(suffix: str, capfd: Any) -> None:
+    assert run(f"gen rope --len 300 --dim 64 --base 500000 -q -o t.{suffix}".split()) == 0
+    report = inspected(capfd, f"t.{suffix}")
+    (tensor,) = report["tensors"]
+    assert report["schema"] == "pe.inspect/1"
+    assert (tensor["shape"], tensor["dtype"]) == ([300, 64], "float32")
+    found = tensor["identified"]
+    assert (found["encoding"], found["layout"]) == ("rope", "interleaved")
+    assert found["base"] == pytest.approx(500000, rel=1e-6)
+    assert tensor["statistics"]["row_norm"]["median"] == pytest.approx(np.sqrt(32), rel=1e-6)
+
+
+def test_the_command_that_made_a_file_is_shown(capfd: Any) -> None:
+    assert run("gen alibi --heads 4 --len 8 -q -o a.safetensors".split()) == 0
+    assert inspected(capfd, "a.safetensors")["made_by"]["command"] == "pe gen alibi --heads 4 --len 8"
+
+
+def test_cosines_and_sines_are_read_together(capfd: Any) -> None:
+    assert run("gen rope --len 64 --dim 32 --layout half -q -o t.safetensors".split()) == 0
+    for tensor in inspected(capfd, "t.safetensors")["tensors"]:
+        assert tensor["identified"]["layout"] == "half"
+
+
+def checkpoint() -> None:
+    tensors = {f"layer.{i}.weight": np.zeros((4, 4), np.float32) for i in range(20)}
+    tensors["embeddings.position_embeddings.weight"] = (
+        np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+    )
+    save_file(tensors, "model.safetensors")
+
+
+def test_a_checkpoint_is_named_from_its_header(capfd: Any) -> None:
+    checkpoint()
+    tensors = {t["name"]: t for t in inspected(capfd, "model.safetensors")["tensors"]}
+    found = tensors["embeddings.position_embeddings.weight"]
+    assert found["identified"]["encoding"] == "learned"
+    assert found["identified"]["from"] == "header"
+    assert "statistics" not in found
+    assert "identified" not in tensors["layer.0.weight"]
+
+
+def test_with_values_the_position_tensors_are_read(capfd: Any) -> None:
+    checkpoint()
+    tensors = {t["name"]: t for t in inspected(capfd, "model.safetensors", "--values")["tensors"]}
+    assert "statistics" in tensors["embeddings.position_embeddings.weight"]
+    assert "statistics" not in tensors["layer.0.weight"]
+
+
+def test_one_tensor_of_a_checkpoint(capfd: Any) -> None:
+    checkpoint()
+    for argv in (["model.safetensors:layer.3.weight"], ["model.safetensors", "--tensor", "layer.3.weight"]):
+        (tensor,) = inspected(capfd, *argv)["tensors"]
+        assert tensor["name"] == "layer.3.weight"
+        assert tensor["statistics"]["zeros"] == 16
+
+
+def test_a_configuration(capfd: Any) -> None:
+    Path("config.json").write_text(json.dumps(LLAMA))
+    report = inspected(capfd, "config.json")
+    (table,) = report["tables"]
+    assert table["parameters"]["scaling"] == "llama3"
+    assert table["origins"]["base"] == "rope_theta"
+    rotary = table["rotary"]
+    assert (rotary["facts"]["pairs"]) == {"kept": 29, "mixed": 6, "divided": 29}
+    assert rotary["leaves_trained_range"] == pytest.approx(65536)
+
+
+def test_a_pipe(pe: Any) -> None:
+    table = pe("gen", "sinusoidal", "--len", "32", "--dim", "16").stdout
+    report = json.loads(pe("inspect", "-", "--json", stdin=table).stdout)
+    assert report["tensors"][0]["identified"]["encoding"] == "sinusoidal"
+
+
+@pytest.mark.parametrize("env", [{}, {"FORCE_COLOR": "1"}, {"NO_COLOR": "1"}, {"PYTHONIOENCODING": "ascii"}])
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+def test_a_report_fits_its_terminal(env: dict[str, str], columns: str, pe: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "t.npy", np.random.default_rng(0).normal(size=(300, 200)))
+    done = pe("inspect", "t.npy", env={"COLUMNS": columns, **env})
+    text = done.stdout.decode("utf-8")
+    assert "learned" in text or "encoding" in text
+    assert ("\x1b[" in text) == ("FORCE_COLOR" in env)
+    if "PYTHONIOENCODING" in env:
+        assert text.isascii()
+
+
+def test_names_are_never_read_as_markup(capfd: Any) -> None:
+    save_file({"[red]": np.eye(3, dtype=np.float32), "[/x]": np.eye(3, dtype=np.float32)}, "t.safetensors")
+    assert run(["inspect", "t.safetensors"]) == 0
+    text = capfd.readouterr().out
+    assert "[red]" in text
+    assert "[/x]" in text
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["nothing.npy"], "no file 'nothing.npy'"),
+        (["t.npy:cos"], "cos"),
+        (["t.npy", "--component", "text_config"], "--component"),
+        ([os.devnull], "empty"),
+    ],
+)
+def test_trouble_is_one_line(argv: list[str], sentence: str, capfd: Any) -> None:
+    np.save("t.npy", np.eye(3))
+    assert run(["inspect", *argv]) == 2
+    error = capfd.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
