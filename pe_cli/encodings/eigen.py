@@ -167,7 +167,7 @@ def _dense(matrix: Hermitian, count: int) -> Spectrum:
     keep = n - (matrix.null is not None)
     if matrix.null is not None:
         full += 3 * matrix.bound * np.outer(matrix.null, matrix.null)
-    complete = n <= WHOLE or count >= keep or not _has_scipy()
+    complete = n <= WHOLE or n > DENSE or count >= keep or not _has_scipy()
     if complete:
         values, vectors = np.linalg.eigh(full)
         values, vectors = values[:keep], vectors[:, :keep]
@@ -180,8 +180,8 @@ def _dense(matrix: Hermitian, count: int) -> Spectrum:
 
 def _has_scipy() -> bool:
     try:
-        import scipy.linalg  # noqa: F401
-    except ImportError:
+        need_scipy("a dense solver")
+    except PeError:
         return False
     return True
 
@@ -194,17 +194,21 @@ def _iterative(matrix: Hermitian, count: int, solver: Solver) -> tuple[NDArray[n
     what = f"{solver} with {asked} eigenvectors of {n} nodes"
     require_memory(matrix.dtype.itemsize * n * (kept + 3 * asked), what, "use a smaller -k")
     apply, to_value = (_inverted if solver == "shift-invert" else _reflected)(matrix)
-    start = np.random.default_rng(0).standard_normal((n, count + 1))
+
+    def start(attempt: int) -> NDArray[np.float64]:
+        return np.random.default_rng(attempt).standard_normal(n)
+
     try:
-        scale, vectors = _largest(apply, matrix, asked, kept, start[:, 0], solver)
-        for attempt in range(count):
+        scale, vectors = _largest(apply, matrix, asked, kept, start(0), solver)
+        for attempt in range(1, count + 1):
             values = to_value(scale)
             limit = values[min(count, len(values)) - 1]
             deflated = _deflated(apply, vectors)
-            probe, _ = _largest(deflated, matrix, 1, 24, start[:, attempt + 1], solver, rough=True)
+            probe, _ = _largest(deflated, matrix, 1, 24, start(attempt), solver, rough=True)
             if to_value(probe)[0] >= limit - RELATIVE_TIE * 10 * abs(limit) - ABSOLUTE_TIE * matrix.bound:
                 break
-            _, extra = _largest(deflated, matrix, 1, 24, start[:, attempt + 1], solver)
+            missing = min(2 ** (attempt - 1), 16, n - vectors.shape[1] - 2)
+            _, extra = _largest(deflated, matrix, missing, 24 + 2 * missing, start(attempt), solver)
             vectors = np.linalg.qr(np.column_stack([vectors, extra]))[0]
             scale, vectors = _rotated(apply, vectors)
     except _not_converged():
@@ -236,10 +240,12 @@ def _inverted(matrix: Hermitian) -> tuple[Apply, ToValue]:
             f"the factor of a component of {matrix.size} nodes failed ({trouble}); try --solver lanczos"
         ) from None
 
+    project = _without(null[:, None])
+
     def apply(x: Vectors) -> Vectors:
         y = np.zeros_like(x)
-        y[keep] = solve((x - null * (null @ x))[keep])
-        return np.asarray(y - null * (null @ y))
+        y[keep] = solve(project(x)[keep])
+        return project(y)
 
     return apply, lambda scale: 1 / scale
 
@@ -249,16 +255,28 @@ def _reflected(matrix: Hermitian) -> tuple[Apply, ToValue]:
     full, null, bound = matrix.sparse(), matrix.null, matrix.bound
     if null is None:
         return (lambda x: bound * x - full @ x), (lambda scale: np.maximum(bound - scale, 0))
-    return (lambda x: bound * (x - null * (null @ x)) - full @ x), (lambda scale: bound - scale)
+    project = _without(null[:, None])
+    return (lambda x: bound * project(x) - full @ x), (lambda scale: bound - scale)
 
 
 def _deflated(apply: Apply, found: Vectors) -> Apply:
     """The operator with the space of `found` projected away, on both sides."""
+    project = _without(found)
+    return lambda x: project(apply(project(x)))
+
+
+def _without(space: Vectors) -> Apply:
+    """The projection away from orthonormal columns.
+
+    einsum, since `@` hands so thin a matrix to a dozen threads of BLAS, which wait longer than they work.
+    """
+    rows = np.ascontiguousarray(space.T)
+    conjugate = rows.conj()
 
     def project(x: Vectors) -> Vectors:
-        return np.asarray(x - found @ (found.conj().T @ x))
+        return np.asarray(x - np.einsum("ji,j->i", rows, np.einsum("ji,i->j", conjugate, x)))
 
-    return lambda x: project(apply(project(x)))
+    return project
 
 
 def _largest(

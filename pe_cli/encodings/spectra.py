@@ -21,6 +21,7 @@ from pe_cli.structures.graph import components
 
 Multiplet: TypeAlias = Literal["warn", "extend", "error"]
 
+MOST_WHOLE = 6000  # nodes of a component up to which all eigenpairs are computed if need be
 SMALL = 64  # nodes up to which components of one size are solved together
 
 
@@ -178,9 +179,8 @@ def of_all(
     """The null vectors of the components `trivial`, then the smallest other eigenpairs of the whole graph; k in all."""
     wanted = k - len(trivial)
     columns = solved.chosen(wanted, multiplet)
-    while multiplet == "extend" and _goes_on(solved, columns):
-        solved = Spectra(matrix, 2 * solved.count, solver)
-        columns = solved.chosen(wanted, multiplet)
+    if multiplet == "extend" and _goes_on(solved, columns):
+        solved, columns = _extended(matrix, solved, wanted, solver)
     vectors = np.zeros((matrix.size, len(trivial) + columns.vectors.shape[1]), dtype=matrix.dtype)
     for column, component in enumerate(trivial):
         nodes, null = solved.null_vector(int(component))
@@ -236,6 +236,20 @@ def of_each(
         width = filled[component]
         vectors[nodes, :width] = finish(vectors[nodes, :width], values[component, :width], nodes)
     return Found(values, vectors, [], warnings, found)
+
+
+def _extended(matrix: Hermitian, solved: Spectra, wanted: int, solver: Solver) -> tuple[Spectra, Columns]:
+    """All of the last eigenspace: with more eigenpairs, then with all that there are."""
+    for count, way in ((4 * solved.count, solver), (solved.count, "dense")):
+        if way == "dense" and solved.sizes.max() > MOST_WHOLE:
+            break
+        more = Spectra(matrix, count, way)
+        columns = more.chosen(wanted, "extend")
+        if not _goes_on(more, columns):
+            return more, columns
+    raise PeError(
+        f"-k {wanted} cuts an eigenspace of more than {3 * solved.count} dimensions: --multiplet warn takes a part of it"
+    )
 
 
 def residual(matrix: Hermitian, vectors: Vectors, values: NDArray[np.float64]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from pe_cli.errors import PeError
 
 Parallel: TypeAlias = Literal["sum", "first"]
+
+THREADS = "OPENBLAS_NUM_THREADS"  # read by the library when it is loaded
 
 
 class Rows(NamedTuple):
@@ -197,12 +200,21 @@ def components(matrix: Rows) -> NDArray[np.int64]:
 
 
 def need_scipy(what: str) -> Any:
-    """The scipy package with its sparse solvers, or an error that says how to install it."""
+    """The scipy package with its sparse solvers, or an error that says how to install it.
+
+    ARPACK multiplies thin matrices thousands of times, where the threads of scipy's OpenBLAS wait for each other
+    (ten times slower on a busy machine) and make sums depend on their number: it is loaded with one.
+    """
+    before = os.environ.get(THREADS)
+    os.environ.setdefault(THREADS, "1")
     try:
         import scipy
         import scipy.sparse.linalg
     except ImportError:
         raise PeError(f"{what} needs scipy: pip install 'pe-cli[graph]'") from None
+    finally:
+        if before is None:
+            os.environ.pop(THREADS, None)
     return scipy
 
 
