@@ -25,7 +25,7 @@ from pe_cli.errors import PeError, no_such
 from pe_cli.interpolation import Anchor, coordinates, keys_cubic, spline_matrix, triangle
 
 FRESH = -1  # the index of a row that is made from no old row
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -361,7 +361,8 @@ def resample(
             rounded = round_to(exact, table.dtype)
             result[rows] = rounded
             if worst_rounding is not None:
-                worst_rounding(float(np.abs(rounded.astype(exact.dtype) - exact).max()))
+                exact -= rounded
+                worst_rounding(_largest(exact))
     for rows in _blocks(np.flatnonzero(source != FRESH), flat.shape[1]):
         result[rows] = flat[source[rows]]
     if fresh.any():
@@ -388,13 +389,20 @@ Mixed: TypeAlias = Iterator[tuple[NDArray[np.int64], NDArray[Any]]]
 def _along_one(flat: NDArray[Any], axis: Taps, mixed: NDArray[np.int64]) -> Mixed:
     """Rows `mixed` a block at a time: temporaries stay small beside a table of any size."""
     wide = _wide(flat.dtype)
-    for rows in _blocks(mixed, flat.shape[1]):
-        total = np.zeros((len(rows), flat.shape[1]), dtype=wide)
+    blocks = _blocks(mixed, flat.shape[1])
+    most = max(map(len, blocks))
+    total = np.empty((most, flat.shape[1]), dtype=wide)
+    part = np.empty_like(total)
+    for rows in blocks:
+        count = len(rows)
         for tap in range(axis.index.shape[1]):
             weight = axis.weight[rows, tap]
-            if weight.any():
-                total += weight[:, None] * flat[axis.index[rows, tap]].astype(wide)
-        yield rows, total
+            target = part[:count] if tap else total[:count]
+            target[...] = flat[axis.index[rows, tap]]
+            target *= weight[:, None]
+            if tap:
+                total[:count] += target
+        yield rows, total[:count]
 
 
 def _along_all(flat: NDArray[Any], taps: Sequence[Taps], mixed: NDArray[np.int64]) -> Mixed:
@@ -406,6 +414,11 @@ def _along_all(flat: NDArray[Any], taps: Sequence[Taps], mixed: NDArray[np.int64
         made = np.tensordot(axis.matrix(), moved.reshape(axis.old, -1), axes=1)
         values = np.moveaxis(made.reshape(axis.new, *moved.shape[1:]), 0, number)
     yield mixed, np.ascontiguousarray(values).reshape(-1, flat.shape[1])[mixed]
+
+
+def _largest(values: NDArray[Any]) -> float:
+    """The largest absolute value, without an array of absolute values where they are real."""
+    return float(np.abs(values).max() if values.dtype.kind == "c" else max(values.max(), -values.min()))
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:

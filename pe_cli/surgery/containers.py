@@ -96,7 +96,7 @@ def changed(
             continue
         if isinstance(change, TableChange):
             made[name], report = change.run(source.read(name))
-            reports.append(report)
+            reports.append(report())
         elif change.make is not None:
             made[name] = change.make(source.read(name))
     return made, reports

@@ -14,8 +14,9 @@ from pe_cli.surgery.layout import Layout
 from pe_cli.surgery.rows import Outliers
 
 LAGS = (1, 2, 4)
-BLOCK = 1 << 18  # elements
-RANK_ROWS = 512
+BLOCK = 1 << 16  # elements
+RANK_ROWS = 256
+LAG_ROWS = 1024  # rows that stand for all at lags over 1
 SHORT_NORM = 0.9
 SEAM = 0.2
 
@@ -25,9 +26,9 @@ class Geometry:
     """Numbers of one table (rows, d), special rows left out.
 
     norm    median, least and greatest Euclidean norm of a row
-    cosine  median cosine between rows 1, 2 and 4 positions apart (along the last axis of a grid)
+    cosine  median cosine between rows 1, 2 and 4 positions apart (along the last axis of a grid); beyond 1 of a sample
     seam    the least cosine of neighbours, and the row number of the first of the two
-    rank    effective rank: how many directions the rows spread over, of at most 512 evenly spaced rows
+    rank    effective rank: how many directions the rows spread over, of at most 256 evenly spaced rows
     """
 
     norm: tuple[float, float, float]
@@ -134,8 +135,10 @@ def _cosines(
     """Row numbers and cosine with the row `lag` further in the same line, in blocks; NaN beside zero rows."""
     wide = body.dtype if body.dtype.name in ("float32", "float64", "complex64") else np.dtype(np.float32)
     step = max(1, BLOCK // max(1, body.shape[1]))
-    for start in range(0, len(body) - lag, step):
-        stop = min(start + step, len(body) - lag)
+    count = len(body) - lag
+    stride = step if lag == 1 else step * max(1, count // LAG_ROWS)
+    for start in range(0, count, stride):
+        stop = min(start + step, count)
         rows = np.arange(start, stop)
         rows = rows[rows % line < line - lag]
         if not len(rows):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK_ROWS = 256
+BLOCK = 1 << 15  # elements: two blocks stay in cache
 MOST_AT_AN_END = 4
 
 
@@ -27,9 +27,10 @@ def norms(rows: NDArray[Any]) -> NDArray[np.float64]:
     """(n,) Euclidean norm of each row of (n, d), in float64 and in bounded memory."""
     wide = np.complex128 if rows.dtype.kind == "c" else np.float64
     squares = np.empty(len(rows))
-    for start in range(0, len(rows), BLOCK_ROWS):
-        block = rows[start : start + BLOCK_ROWS].astype(wide)
-        squares[start : start + BLOCK_ROWS] = np.einsum("ij,ij->i", block, block.conj()).real
+    step = max(1, BLOCK // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step].astype(wide)
+        squares[start : start + step] = np.einsum("ij,ij->i", block, block.conj()).real
     return np.sqrt(squares)
 
 

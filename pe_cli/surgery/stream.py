@@ -7,10 +7,13 @@ the changed tensors are ever in memory.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
+import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -31,8 +34,7 @@ from pe_cli.surgery.table import TableChange
 
 BUFFER = 1 << 20
 TWO_THREADS_FROM = 256 << 20
-PIPE_SIZE = 1 << 20
-F_SETPIPE_SZ = 1031  # Linux; fcntl.F_SETPIPE_SZ only from Python 3.10's newer builds
+HEAD = 4096
 
 
 @dataclass(frozen=True)
@@ -98,55 +100,78 @@ def rewrite(
 ) -> list[TableReport]:
     """Write the checkpoint at `stream` (just behind its header) to `path` (None or `-`: standard output).
 
-    From a file all changes are made before anything is written, so that a failing one leaves nothing behind; from a
-    pipe each is made when its bytes arrive.
+    From a file to a pipe all changes are made before anything is written, so that a failing one leaves nothing
+    behind; from a pipe each is made when its bytes arrive. Geometry is measured while the rest is copied.
     """
     refuse_same_file(path, stream.fd)
     text, parts = new_header(header, plan, metadata)
     largest = max([change.old.nbytes + change.new.nbytes for change in plan.tables.values()], default=0)
     check_memory(largest, f"{stream.label}: the table before and after")
-    reports: dict[str, TableReport] = {}
+    measured = _Measured()
     ready: dict[str, NDArray[Any]] = {}
-    if stream.seekable:
-        for part in parts:
-            if isinstance(part, Made):
-                ready[part.entry.name] = _make(stream, part, reports)
+    made = [part for part in parts if isinstance(part, Made)]
+    to_file = path is not None and str(path) != "-"
+    if stream.seekable and not to_file:
+        ready = {part.entry.name: _make(stream, part, measured) for part in made}
     with open_output(path, force=force) as output:
-        end = max([len(text), *(part.to + _size(part) for part in parts)])
-        output.reserve(end)
+        output.reserve(max([len(text), *(part.to + _size(part) for part in parts)]))
         _put(output, memoryview(text), 0)
-        copies = [part for part in parts if isinstance(part, Copy)]
         if stream.seekable and output.seekable:
-            for part in parts:
-                if isinstance(part, Made):
-                    _put(output, as_bytes(ready.pop(part.entry.name)), part.to)
-            _copy_anywhere(stream, output, copies)
+            with _Copier(stream, output, [part for part in parts if isinstance(part, Copy)]) as copier:
+                for part in made:
+                    _put(output, as_bytes(_make(stream, part, measured)), part.to)
+                measured.finish()
+                copier.help()
         else:
             _widen_pipes(stream, output)
-            _in_turn(stream, output, parts, ready, reports)
-    return [reports[name] for name in plan.tables]
+            _in_turn(stream, output, parts, ready, measured)
+            measured.finish()
+    return [measured.reports[name] for name in plan.tables]
 
 
-def dry_run(stream: ByteInput, header: Header, plan: Plan) -> list[TableReport]:
-    """The reports of all changes, with nothing written; from a pipe only as far as the last table is read."""
-    reports: dict[str, TableReport] = {}
-    for part in new_header(header, plan, {})[1]:
-        if isinstance(part, Made) and isinstance(part.change, TableChange):
-            _make(stream, part, reports)
-    return [reports[name] for name in plan.tables]
+class _Measured:
+    """Reports of tables, made in a thread while bytes are copied."""
+
+    def __init__(self) -> None:
+        self.reports: dict[str, TableReport] = {}
+        self._waiting: list[tuple[str, Callable[[], TableReport]]] = []
+        self._thread: threading.Thread | None = None
+
+    def add(self, name: str, report: Callable[[], TableReport]) -> None:
+        """Note a report to be made."""
+        self._waiting.append((name, report))
+
+    def start(self) -> None:
+        """Begin to make what is noted, if nothing is being made."""
+        if self._waiting and (self._thread is None or not self._thread.is_alive()):
+            self._thread = threading.Thread(target=self._run, name="pe-report", daemon=True)
+            self._thread.start()
+
+    def finish(self) -> None:
+        """Wait for the thread, and make what is left."""
+        if self._thread is not None:
+            self._thread.join()
+        self._run()
+
+    def _run(self) -> None:
+        while self._waiting:
+            name, report = self._waiting[0]
+            self.reports[name] = report()
+            del self._waiting[0]
 
 
 def _size(part: Part) -> int:
     return part.count if isinstance(part, Copy) else part.change.new.nbytes
 
 
-def _make(stream: ByteInput, part: Made, reports: dict[str, TableReport]) -> NDArray[Any]:
+def _make(stream: ByteInput, part: Made, measured: _Measured) -> NDArray[Any]:
     spec = part.entry.spec
     old = np.empty(spec.size, numpy_dtype(spec.dtype).newbyteorder("<"))
     stream.fill(part.begin, old.view(np.uint8).data)
     array = old.astype(old.dtype.newbyteorder("="), copy=False).reshape(spec.shape)
     if isinstance(part.change, TableChange):
-        made, reports[spec.name] = part.change.run(array)
+        made, report = part.change.run(array)
+        measured.add(spec.name, report)
     else:
         assert part.change.make is not None
         made = part.change.make(array)
@@ -158,27 +183,73 @@ def _in_turn(
     output: Output,
     parts: Sequence[Part],
     ready: dict[str, NDArray[Any]],
-    reports: dict[str, TableReport],
+    measured: _Measured,
 ) -> None:
     """Front to back, where one side is a pipe."""
-    buffer = memoryview(bytearray(BUFFER))
     total, done = sum(map(_size, parts)), 0
+    pump = _Pump(stream, output)
     for part in parts:
         if isinstance(part, Made):
-            made = ready.pop(part.entry.name) if part.entry.name in ready else _make(stream, part, reports)
+            made = ready.pop(part.entry.name) if part.entry.name in ready else _make(stream, part, measured)
             _put(output, as_bytes(made), part.to)
             del made
+            measured.start()
         else:
-            for begin, to, count in _blocks(part):
-                stream.fill(begin, buffer[:count])
-                _put(output, buffer[:count], to)
-                step("copying", done + to - part.to, total)
+            for begin, count in _blocks(part.begin, part.count):
+                pump.move(begin, count)
+                step("copying", done + begin - part.begin, total)
         done += _size(part)
 
 
-def _blocks(copy: Copy) -> Iterator[tuple[int, int, int]]:
-    for start in range(0, copy.count, BUFFER):
-        yield copy.begin + start, copy.to + start, min(BUFFER, copy.count - start)
+class _Pump:
+    """Moves bytes of the input to the end of the output, inside the kernel where that can be done."""
+
+    def __init__(self, stream: ByteInput, output: Output) -> None:
+        self._stream, self._output = stream, output
+        self._buffer = memoryview(bytearray(BUFFER))
+        self._base = os.lseek(stream.fd, 0, os.SEEK_CUR) if stream.seekable else 0
+        self._splices = hasattr(os, "splice") and sys.platform == "linux"
+
+    def move(self, begin: int, count: int) -> None:
+        """Write `count` (at most a buffer of) bytes from offset `begin`."""
+        if self._splices:
+            # What was read ahead is in memory, not in the pipe any more: an ordinary read takes that first.
+            head = min(count, HEAD)
+            self._through_memory(begin, head)
+            begin, count = begin + head, count - head
+            moved = self._splice(begin, count)
+            begin, count = begin + moved, count - moved
+        if count:
+            self._through_memory(begin, count)
+
+    def _through_memory(self, begin: int, count: int) -> None:
+        self._stream.fill(begin, self._buffer[:count])
+        _put(self._output, self._buffer[:count], 0)
+
+    def _splice(self, begin: int, count: int) -> int:
+        moved = 0
+        while moved < count:
+            offset = self._base + begin + moved if self._stream.seekable else None
+            try:
+                got = os.splice(self._stream.fd, self._output.fd, count - moved, offset_src=offset)
+            except BlockingIOError:
+                select.select([self._stream.fd], [self._output.fd], [])
+                continue
+            except OSError as error:
+                if error.errno in (errno.EINVAL, errno.ENOSYS, errno.EBADF):
+                    self._splices = False  # no pipe on either side, or a file that is appended to
+                    return moved
+                raise cannot_write(self._output.label, error) from error
+            if got == 0:
+                return moved  # the ordinary read says that the input is truncated
+            moved += got
+            self._stream.position += 0 if self._stream.seekable else got
+        return moved
+
+
+def _blocks(begin: int, count: int) -> Iterator[tuple[int, int]]:
+    for start in range(0, count, BUFFER):
+        yield begin + start, min(BUFFER, count - start)
 
 
 def _put(output: Output, data: memoryview, offset: int) -> None:
@@ -194,75 +265,71 @@ def _put(output: Output, data: memoryview, offset: int) -> None:
         data, offset = data[done:], offset + done
 
 
-def _copy_anywhere(stream: ByteInput, output: Output, copies: Sequence[Copy]) -> None:
-    """From file to file; two threads, each with a half of the bytes, where there are many."""
-    total = sum(copy.count for copy in copies)
-    if total < TWO_THREADS_FROM:
-        _copy_all(stream, output, copies, total)
-        return
-    first, second = _halves(copies, total // 2 // BUFFER * BUFFER)
-    failed: list[BaseException] = []
-    stop = threading.Event()
+class _Copier:
+    """Copies ranges from file to file: a thread from the start where they are large, and whoever calls `help`."""
 
-    def other() -> None:
+    def __init__(self, stream: ByteInput, output: Output, copies: Sequence[Copy]) -> None:
+        self._stream, self._output = stream, output
+        self._total = sum(copy.count for copy in copies)
+        self._done = 0
+        self._blocks = (
+            (begin, copy.to - copy.begin, count)
+            for copy in copies
+            for begin, count in _blocks(copy.begin, copy.count)
+        )
+        self._lock = threading.Lock()
+        self._error: BaseException | None = None
+        self._stopped = False
+        self._thread = (
+            threading.Thread(target=self._beside, name="pe-copy") if self._total >= TWO_THREADS_FROM else None
+        )
+
+    def __enter__(self) -> _Copier:
+        if self._thread is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stopped = True
+        if self._thread is not None:
+            self._thread.join()
+
+    def help(self) -> None:
+        """Copy along until all is done; raises what went wrong in the thread."""
+        self._work()
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _beside(self) -> None:
         try:
-            _copy_all(ByteInput(stream.fd, stream.label), output, second, None, stop)
+            self._work()
         except BaseException as error:  # handed to the caller, whatever it is
-            failed.append(error)
+            self._error = error
 
-    thread = threading.Thread(target=other, name="pe-copy")
-    thread.start()
-    try:
-        _copy_all(stream, output, first, total // 2)
-    except BaseException:
-        stop.set()
-        raise
-    finally:
-        thread.join()
-    if failed:
-        raise failed[0]
-
-
-def _halves(copies: Sequence[Copy], first: int) -> tuple[list[Copy], list[Copy]]:
-    """The copies up to `first` bytes, and the rest."""
-    front: list[Copy] = []
-    back: list[Copy] = []
-    for copy in copies:
-        here = min(copy.count, first)
-        first -= here
-        if here:
-            front.append(replace(copy, count=here))
-        if here < copy.count:
-            back.append(Copy(copy.begin + here, copy.to + here, copy.count - here))
-    return front, back
-
-
-def _copy_all(
-    stream: ByteInput,
-    output: Output,
-    copies: Sequence[Copy],
-    total: int | None,
-    stop: threading.Event | None = None,
-) -> None:
-    buffer = memoryview(bytearray(BUFFER))
-    done = 0
-    for copy in copies:
-        for begin, to, count in _blocks(copy):
-            if stop is not None and stop.is_set():
-                return
+    def _work(self) -> None:
+        # A view of its own on the same descriptor: reading is by offset, and only the position is remembered.
+        stream = ByteInput(self._stream.fd, self._stream.label)
+        buffer = memoryview(bytearray(BUFFER))
+        while not self._stopped and self._error is None:
+            with self._lock:
+                block = next(self._blocks, None)
+                if block is None:
+                    return
+                self._done += block[2]
+                step("copying", self._done, self._total)
+            begin, shift, count = block
             stream.fill(begin, buffer[:count])
-            _put(output, buffer[:count], to)
-            done += count
-            if total is not None:
-                step("copying", done, total)
+            _put(self._output, buffer[:count], begin + shift)
 
 
 def _widen_pipes(stream: ByteInput, output: Output) -> None:
     """Larger pipes, fewer switches between processes; where the system refuses, they stay as they are."""
     import fcntl
 
+    widen = getattr(fcntl, "F_SETPIPE_SZ", None)
     for fd in (stream.fd, output.fd):
-        try:
-            fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE)
-        except OSError:
-            continue
+        with suppress(OSError):
+            if widen is not None:
+                fcntl.fcntl(fd, widen, BUFFER)

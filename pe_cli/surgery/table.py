@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -34,8 +35,8 @@ class TableChange:
     known: bool = True
     notes: tuple[str, ...] = ()
 
-    def run(self, array: NDArray[Any]) -> tuple[NDArray[Any], TableReport]:
-        """The new tensor of shape `new.shape`, and the report.
+    def run(self, array: NDArray[Any]) -> tuple[NDArray[Any], Callable[[], TableReport]]:
+        """The new tensor of shape `new.shape`, and a function that measures it and gives the report.
 
         Errors: values that are not finite, a method that cannot make these rows, regenerating what is no
         sinusoidal table.
@@ -83,7 +84,11 @@ class TableChange:
             worst: list[float] = []
         else:
             source, worst = self._resampled(body, inner, found, way, notes)
-        report = self._report(rows, sizes, made, source, way, found, worst, notes)
+        settled = way
+
+        def report() -> TableReport:
+            return self._report(rows, sizes, made, source, settled, found, worst, notes)
+
         return layout.restore(made, self.new.shape), report
 
     def _resampled(
@@ -167,8 +172,9 @@ def _about_outliers(found: Outliers, layout: Layout, way: Way) -> str:
 
 
 def _require_finite(rows: NDArray[Any], name: str) -> None:
-    for start in range(0, len(rows), 256):
-        block = rows[start : start + 256]
+    step = max(1, (1 << 16) // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step]
         finite = np.isfinite(block if block.dtype.kind in "fc" else block.astype(np.float32))
         if not finite.all():
             row = start + int(np.argmin(finite.all(axis=1)))
