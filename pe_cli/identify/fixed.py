@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -115,10 +115,19 @@ def _hypotheses(
 ) -> Iterator[tuple[Law, float | None, int]]:
     if sinusoid:
         for law, dim, shift in sinusoid_laws(step, error, width):
-            yield law, shift, dim
+            for variant in _with_measured(law):
+                yield variant, shift, dim
     if rope:
         for law in rope_laws(step, error, pairs):
-            yield law, None, 2 * pairs
+            for variant in _with_measured(law):
+                yield variant, None, 2 * pairs
+
+
+def _with_measured(law: Law) -> Iterator[Law]:
+    """The law with its base rounded, and, where that was too much, as it was measured."""
+    yield law
+    if law.measured and law.measured != law.base:
+        yield replace(law, base=law.measured)
 
 
 def _frequencies(law: Law, shift: float | None, dim: int, pairs: int) -> tuple[Sequence[Any], float]:

@@ -19,6 +19,7 @@ USUAL_BASE = 10000.0
 USUAL_RAMP = {"beta_fast": 32.0, "beta_slow": 1.0}
 USUAL_BANDS = ((1.0, 4.0), (1.0, 1.0), (1.0, 2.0), (1.0, 8.0), (1.0, 16.0), (2.0, 4.0), (2.0, 8.0))
 MOST_STRIDE = 33
+LEAST_FACTOR = 0.02  # of ln s: less is no scaling
 LENGTHS = tuple(2.0**k for k in range(8, 22))
 
 
@@ -30,6 +31,7 @@ class Law:
     base: float
     unit: float  # step of positions, so that w = u / unit
     base_error: float = 0.0
+    measured: float = 0.0  # the base before it was rounded within its error
     parameters: dict[str, Any] = field(default_factory=dict)
     ambiguous: tuple[str, ...] = ()
 
@@ -67,7 +69,8 @@ class Line:
     slope: float
     level_error: float
     slope_error: float
-    worst: float  # largest residual in standard errors
+    worst: float  # residuals in standard errors: the largest,
+    typical: float  # and their root mean square
 
     @property
     def ratio(self) -> float:
@@ -82,11 +85,13 @@ def fit_line(index: Array, y: Array, sigma: Array) -> Line:
     level, slope = inverse @ (design.T @ (weight * y))
     rest = np.abs(y - (level - index * slope)) / sigma
     return Line(
-        float(level), float(slope), float(inverse[0, 0] ** 0.5), float(inverse[1, 1] ** 0.5), float(rest.max())
+        float(level), float(slope), float(inverse[0, 0] ** 0.5), float(inverse[1, 1] ** 0.5),
+        float(rest.max()), float(np.sqrt(np.mean(rest**2))),
     )
 
 
-TOLERATED = 8.0  # standard errors
+TOLERATED = 8.0  # standard errors, for one pair
+TYPICAL = 3.0  # and for all together: whether the table follows is seen when it is made again
 
 
 def geometric(step: Array, error: Array) -> Line | None:
@@ -95,7 +100,7 @@ def geometric(step: Array, error: Array) -> Line | None:
         return None
     y, sigma = log_errors(step, error)
     line = fit_line(np.arange(len(step), dtype=np.float64), y, sigma)
-    return line if line.worst <= TOLERATED and line.slope > 1e-3 else None
+    return line if line.typical <= TYPICAL and line.slope > 1e-3 else None
 
 
 def whole_step(first: float, relative_error: float) -> float | None:
@@ -131,8 +136,7 @@ def sinusoid_laws(step: Array, error: Array, width: int) -> list[tuple[Law, int,
     for dim, shift in ((width, 0.0), (width, 1.0)) + (((width + 1, 0.0), (width - 1, 1.0)) if width % 2 else ()):
         if dim / 2 - shift <= 0:
             continue
-        base, base_error = _base(line, dim / 2 - shift)
-        found.append((Law("none", base, unit, base_error), dim, shift))
+        found.append((Law("none", *_with_unit(_base(line, dim / 2 - shift), unit)), dim, shift))
     found.sort(key=lambda entry: _coincidence(entry[0]))
     best = _coincidence(found[0][0])
     if best > 0.1:  # a base that is round only since the error is large says nothing
@@ -149,40 +153,47 @@ def _coincidence(law: Law) -> float:
     return float(2 * law.base_error / law.base * 10.0 ** digits_of(law.base) + 10.0 ** (digits_of(law.base) - 9))
 
 
-def _base(line: Line, pairs: float) -> tuple[float, float]:
+def _base(line: Line, pairs: float) -> tuple[float, float, float]:
+    """The base, rounded within its error; the error; the base as measured."""
     value = float(np.exp(line.slope * pairs))
-    error = value * pairs * 4 * line.slope_error
-    return roundest(value, error), error
+    # float32 recipes round ln(base) / pairs once, which tilts the whole line
+    error = value * (pairs * 4 * line.slope_error + 1.5e-7 * line.slope * pairs)
+    return roundest(value, error), error, value
+
+
+def _with_unit(base: tuple[float, float, float], unit: float) -> tuple[float, float, float, float]:
+    """In the order of Law's fields."""
+    return base[0], unit, base[1], base[2]
 
 
 def _plain(line: Line, pairs: int) -> Law:
-    base, error = _base(line, pairs)
+    base = _base(line, pairs)
     first = float(np.exp(line.level))
     relative = 6 * line.level_error + 3e-7
     unit = whole_step(first, line.level_error)
     if unit is not None:
-        return Law("none", base, unit, error)
+        return Law("none", *_with_unit(base, unit))
     for stride in range(1, MOST_STRIDE):
         factor = stride / first
         short = roundest(factor, factor * relative)
         if factor > 1 and digits_of(short) <= 3:
             notes = () if stride == 1 else ("stride and factor: only their ratio is known",)
-            return Law("linear", base, float(stride), error, {"factor": short}, notes)
+            return Law("linear", *_with_unit(base, float(stride)), {"factor": short}, notes)
     if first < 1:
-        return Law("linear", base, 1.0, error, {"factor": 1 / first})
+        return Law("linear", *_with_unit(base, 1.0), {"factor": 1 / first})
     note = f"a step of {first:.6g} positions, or frequencies multiplied by it"
-    return Law("none", base, neat(first, first * relative), error, ambiguous=(note,))
+    return Law("none", *_with_unit(base, neat(first, first * relative)), ambiguous=(note,))
 
 
 def _proportional(line: Line, live: int, pairs: int) -> list[Law]:
     """Live pairs, then pairs that never turn: the exponent runs over the whole head (proportional)."""
-    base, base_error = _base(line, pairs)
+    base = _base(line, pairs)
     parameters: dict[str, Any] = {"partial": live / pairs}
     first = float(np.exp(line.level))
     unit = whole_step(first, line.level_error)
     if unit is None:
         parameters["factor"] = roundest(1 / first, (6 * line.level_error + 3e-7) / first)
-    return [Law("proportional", base, unit or 1.0, base_error, parameters)]
+    return [Law("proportional", *_with_unit(base, unit or 1.0), parameters)]
 
 
 def _runs(y: Array, sigma: Array) -> tuple[int, int]:
@@ -219,7 +230,7 @@ def _ramped(y: Array, sigma: Array, share: Array) -> tuple[Array, Array, Array]:
         log_s = np.clip(log_s + np.clip((aa * rb - ab * ra) / determinant, -1, 1), 1e-3, 9.0)
     kept = 1 - share * (1 - np.exp(-log_s))[:, None]
     rest = np.abs(y - (-index * slope[:, None] + np.log(kept))) / sigma
-    return slope, log_s, np.sqrt(np.mean(rest**2, axis=1)) + np.maximum(0, rest.max(axis=1) - TOLERATED)
+    return slope, log_s, np.sqrt(np.mean(rest**2, axis=1))
 
 
 def _yarn(y: Array, sigma: Array, unit: float, pairs: int) -> list[Law]:
@@ -237,7 +248,7 @@ def _yarn(y: Array, sigma: Array, unit: float, pairs: int) -> list[Law]:
     share = np.clip((np.arange(m) - lo[:, None]) / (hi - lo)[:, None], 0, 1)
     slope, log_s, worst = _ramped(y, sigma, share)
     laws = []
-    fitting = np.flatnonzero(worst < 3)
+    fitting = np.flatnonzero((worst < TYPICAL) & (log_s > LEAST_FACTOR))
     for k in fitting[np.argsort(worst[fitting])][:24]:
         law = _yarn_law(pairs, float(lo[k]), float(hi[k]), float(slope[k]), float(log_s[k]), sigma, unit, truncate=True)
         laws.append((_implausibility(law), worst[k], law))
@@ -292,7 +303,7 @@ def _gauss_newton(model: Any, start: Array, y: Array, sigma: Array, small: Array
             damping *= 8
             if damping > 1e8:
                 break
-    return p if np.abs(rest).max() <= TOLERATED else None
+    return p if np.sqrt(np.mean(rest**2)) <= TYPICAL else None
 
 
 def _yarn_law(
@@ -331,12 +342,13 @@ def _yarn_law(
                 "beta_slow": slow,
                 "truncate": truncate,
             }
-            return Law("yarn", base, unit, base * error, parameters, (note,) if note else ())
+            measured = float(np.exp(slope * m))
+            return Law("yarn", base, unit, base * error, measured, parameters, (note,) if note else ())
     original = _usual_length(*span(hi, 1.0, False))
     fast = original / (2 * np.pi * base ** ((lo + 0.5 * truncate) / m))
     parameters = {"factor": factor, "original_len": original, "beta_fast": roundest(fast, 0.01 * fast), "beta_slow": 1.0}
     note = "original_len, beta_fast and beta_slow: only the ends of the ramp are known"
-    return Law("yarn", base, unit, base * error, parameters | {"truncate": truncate}, (note,))
+    return Law("yarn", base, unit, base * error, 0.0, parameters | {"truncate": truncate}, (note,))
 
 
 def _usual_length(low: float, high: float) -> float:
@@ -379,7 +391,7 @@ def _llama3(y: Array, sigma: Array, unit: float, pairs: int) -> list[Law]:
     for k in np.argsort(costs)[:12]:
         fixed = starts[k][2:]
         fit = _gauss_newton(lambda p, fixed=fixed: model(np.concatenate([p, fixed])), starts[k][:2], y, sigma, small)
-        if fit is not None:
+        if fit is not None and fit[1] > LEAST_FACTOR:
             length, low, high = usual[k]
             rest = float(np.sum(((y - model(np.concatenate([fit, fixed]))) / sigma) ** 2))
             found.append((rest + 2 * USUAL_BANDS.index((low, high)), _llama3_law(fit, low, high, length, sigma, pairs, unit)))
@@ -388,7 +400,7 @@ def _llama3(y: Array, sigma: Array, unit: float, pairs: int) -> list[Law]:
         return [law for _, law in found[:4]]
     for k in np.argsort(costs)[:3]:
         fit = _gauss_newton(model, starts[k], y, sigma, np.array([1e-6, 1e-6, 1e-5, 1e-5]))
-        if fit is not None:
+        if fit is not None and fit[1] > LEAST_FACTOR:
             length = float(2 * np.pi / np.exp(fit[2]))
             high = float(np.exp(abs(fit[3])))
             law = _llama3_law(fit, 1.0, roundest(high, 0.002 * high), roundest(length, 0.002 * length), sigma, pairs, unit)
@@ -406,4 +418,5 @@ def _llama3_law(fit: Array, low: float, high: float, length: float, sigma: Array
         "high_freq_factor": high,
     }
     note = "original_len, low_freq_factor and high_freq_factor: only their ratios are known"
-    return Law("llama3", roundest(base, base * max(2 * error, 4e-7)), unit, base * error, parameters, (note,))
+    short = roundest(base, base * max(2 * error, 4e-7))
+    return Law("llama3", short, unit, base * error, base, parameters, (note,))

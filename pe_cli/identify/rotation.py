@@ -19,6 +19,7 @@ Array = NDArray[np.float64]
 ROWS = 4096
 TURN = 2 * np.pi
 AVERAGING = 0.1
+ROUNDING = 0.6  # standard error of a rounding, in half ulps
 
 
 @dataclass
@@ -56,7 +57,9 @@ def constant_amplitude(cos: Array, sin: Array, precision: Precision) -> float | 
     slack = 3 * slack + 1e-6 * mean * (precision.unit < 1e-4) + 1e-15 * mean
     if (np.abs(square - mean) > slack + 4 * amplitude * precision.tiny).any():
         return None
-    return _roundest_amplitude(float(np.sqrt(np.mean(square))))
+    # rounding errors cancel where a pair turns; a slow one repeats the same error in every row
+    turning = c.std(axis=0) > 0.5 * amplitude
+    return _roundest_amplitude(float(np.sqrt(np.mean(square[:, turning] if turning.any() else square))))
 
 
 def _roundest_amplitude(value: float) -> float:
@@ -64,9 +67,15 @@ def _roundest_amplitude(value: float) -> float:
 
 
 def phase_error(c: Array, s: Array, amplitude: float, precision: Precision) -> Array:
-    """Standard error of an angle from the rounding of its cosine and sine."""
-    across = np.hypot(s * precision.half_ulp(c), c * precision.half_ulp(s)) / amplitude**2
-    return 0.6 * across + 1e-14
+    """Standard error of the angle that fits a rounded cosine and sine best."""
+    by_cos, by_sin = _weights(c, s, amplitude, precision)
+    return ROUNDING / np.sqrt(by_cos + by_sin) + 1e-14
+
+
+def _weights(c: Array, s: Array, amplitude: float, precision: Precision) -> tuple[Array, Array]:
+    """What cosine and sine say of the angle: (d cos / d angle / half an ulp)², and the same of the sine."""
+    least = 1e-14 * amplitude
+    return (s / (precision.half_ulp(c) + least)) ** 2, (c / (precision.half_ulp(s) + least)) ** 2
 
 
 def rotation(cos: Array, sin: Array, precision: Precision) -> Rotation | None:
@@ -119,38 +128,58 @@ def _even(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotatio
         step = step + correction / lag
         lag *= 2
     place = np.arange(n, dtype=np.float64)
-    noise = phase_error(c, s, amplitude, precision)
-    first, step, first_error, error = _line(z, place, np.angle(z[0]), step, noise)
+    first = np.angle(z[0])
+    travelled = np.outer(place, np.abs(step))
+    for _ in range(2):  # the second time with the angle error that the start brings
+        first, step, first_error, error, noise = _line(c, s, amplitude, precision, place, first, step, travelled)
+        step = unwrap_by_order(step)
+        start, agree = decode(first[None], step, first_error[None])
+        travelled = np.abs(first) + np.outer(place + (abs(start[0]) if agree[0] else 0.0), np.abs(step))
     rest = np.angle(z * np.exp(-1j * (first + np.outer(place, step))))
-    travelled = np.abs(first) + np.outer(place, np.abs(step))
-    slack = 6 * noise + 4 * frequency_slack(step) * travelled + 8 * FLOAT32_STEP
-    # a start far from 0 brings float32 angle errors that the rows alone do not show
+    slack = 8 * noise + 4 * frequency_slack(step) * travelled + 8 * FLOAT32_STEP
     slack = slack + 2 * FLOAT32_STEP * n + 1e-3 * (np.abs(step) > 0.05)
     if (np.abs(rest) > np.minimum(slack, 1.0)).any():
         return None
-    return Rotation(amplitude, unwrap_by_order(step), error, first, first_error, place, True)
+    return Rotation(amplitude, step, error, first, first_error, place, True)
 
 
 def _line(
-    z: NDArray[np.complex128], place: Array, first: Array, step: Array, noise: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Weighted least squares of angle = first + place * step, for every pair at once."""
+    c: Array,
+    s: Array,
+    amplitude: float,
+    precision: Precision,
+    place: Array,
+    first: Array,
+    step: Array,
+    travelled: Array,
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Weighted least squares of angle = first + place * step, for every pair at once.
+
+    Returns first, step, their errors, and the error of single angles. Rows in which a pair shows the same
+    numbers again bring no new rounding error, so they do not count as new observations.
+    """
+    changes = 1 + ((np.diff(s, axis=0) != 0) | (np.diff(c, axis=0) != 0)).sum(axis=0)
+    repeats = np.sqrt(len(place) / changes)
     for _ in range(2):
-        rest = np.angle(z * np.exp(-1j * (first + np.outer(place, step))))
-        spread = noise**2 + (FLOAT32_STEP * np.outer(place, np.abs(step))) ** 2 + 1e-24
-        weight = 1 / spread
+        angle = first + np.outer(place, step)
+        model_c, model_s = amplitude * np.cos(angle), amplitude * np.sin(angle)
+        by_cos, by_sin = _weights(model_c, model_s, amplitude, precision)
+        told = by_cos + by_sin
+        # along the circle, each part counts by how precisely it is stored
+        least = 1e-12 * amplitude
+        across = by_cos * (model_c - c) / np.where(np.abs(model_s) > least, model_s, np.inf)
+        across += by_sin * (s - model_s) / np.where(np.abs(model_c) > least, model_c, np.inf)
+        rest = np.clip(across / told, -1, 1)
+        noise = ROUNDING / np.sqrt(told) + 1e-14
+        weight = 1 / (noise**2 + (FLOAT32_STEP * travelled) ** 2 + 1e-24)
         w0, w1, w2 = weight.sum(0), place @ weight, (place**2) @ weight
         e0, e1 = (weight * rest).sum(0), place @ (weight * rest)
         determinant = np.maximum(w0 * w2 - w1**2, 1e-300)
-        slope = (w0 * e1 - w1 * e0) / determinant
-        step = step + slope
+        step = step + (w0 * e1 - w1 * e0) / determinant
         first = first + (w2 * e0 - w1 * e1) / determinant
-    # rounding errors of neighbouring rows are not independent: averaging helps tenfold at most
-    with np.errstate(divide="ignore"):
-        best = (noise[1:] / place[1:, None]).min(axis=0)
-    error = np.maximum(np.sqrt(w0 / determinant), AVERAGING * best)
-    first_error = np.maximum(np.sqrt(w2 / determinant), AVERAGING * noise.min(axis=0))
-    return np.angle(np.exp(1j * first)), step, first_error, error
+    error = np.sqrt(w0 / determinant) * repeats
+    first_error = np.sqrt(w2 / determinant) * repeats
+    return np.angle(np.exp(1j * first)), step, first_error, error, noise
 
 
 def unwrap_by_order(step: Array) -> Array:
@@ -194,6 +223,8 @@ def decode(angles: Array, step: Array, noise: Array) -> tuple[Array, NDArray[np.
     if len(far) <= MOST_FAR:
         for row in far:
             place[row], rest[row] = _far(angles[row], step, noise[row])
+            if rest[row] >= AGREE:
+                break
     return place, rest < AGREE
 
 
@@ -216,11 +247,14 @@ def _vernier(angles: Array, step: Array, noise: Array, turns: Array) -> tuple[Ar
 
 def _far(angles: Array, step: Array, noise: Array) -> tuple[float, float]:
     """The nearest place where all pairs agree, or else the best one."""
-    many = (len(FAR_TURNS), len(step))
-    place, rest = _vernier(np.broadcast_to(angles, many), step, np.broadcast_to(noise, many), FAR_TURNS)
-    near = np.flatnonzero(rest < max(2 * float(rest.min()), 1e-4))
-    best = near[0]
-    return float(place[best]), float(rest[best])
+    few = np.unique(np.linspace(0, len(step) - 1, min(len(step), 24)).astype(int))
+    many = (len(FAR_TURNS), len(few))
+    _, rest = _vernier(
+        np.broadcast_to(angles[few], many), step[few], np.broadcast_to(noise[few], many), FAR_TURNS
+    )
+    turns = FAR_TURNS[np.flatnonzero(rest < max(2 * float(rest.min()), 1e-4))[:1]]
+    place, rest = _vernier(angles[None], step, noise[None], turns)
+    return float(place[0]), float(rest[0])
 
 
 def _uneven(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotation | None:
@@ -264,7 +298,7 @@ def _refined(
     rest = np.angle(np.exp(1j * (angles[known] - p * step)))
     weight = 1 / (noise[known] ** 2 + noise[0] ** 2 + (FLOAT32_STEP * np.abs(p * step)) ** 2 + 1e-24)
     precision = (weight * p**2).sum(0)
-    best = (noise[known] / np.abs(p)).min(axis=0)
+    best = (noise[known] / np.maximum(np.abs(p), 1e-9)).min(axis=0)
     return step + (weight * p * rest).sum(0) / precision, np.maximum(1 / np.sqrt(precision), AVERAGING * best)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.dtypes import round_to
 from pe_cli.errors import PeError
 from pe_cli.identify.fixed import tidy
 from pe_cli.identify.laws import Law, digits_of, rope_laws
@@ -22,13 +23,13 @@ FEWEST = 4
 def identify_frequencies(vector: NDArray[Any]) -> Identified | None:
     """`inv_freq` (m,) falling, or its inverse (m,) rising as mlx stores it."""
     values = vector.astype(np.float64)
-    if values.ndim != 1 or len(values) < FEWEST or np.isnan(values).any():
+    if values.ndim != 1 or len(values) < FEWEST or np.isnan(values).any() or np.isinf(values[:2]).any():
         return None
     precision = stored_precision(vector)
     rising = values[-1] > values[0] >= 0.99 and not np.isinf(values[0])
     with np.errstate(divide="ignore"):
         w = 1 / values if rising else values
-    if not np.isfinite(w).all() or w[0] > 1.01 or w[0] <= 0 or (w < 0).any() or (np.diff(w) > 0).any():
+    if w[0] > 1.01 or w[0] <= 0 or (w < 0).any() or (np.diff(w) > 0).any():
         return None
     live = int((w > 0).sum())
     if live < FEWEST:
@@ -54,7 +55,7 @@ def _matched(law: Law, w: Array, values: Array, rising: bool, precision: Precisi
         stored = 1 / made if rising else made
         half = precision.half_ulp(np.where(np.isfinite(stored), stored, 0))
         error = np.abs(values - stored)
-    error[values == stored] = 0
+        error[values == round_to(stored, precision.name).astype(np.float64)] = 0
     room = 2.1 * half + 1.5e-6 * np.where(np.isfinite(stored), stored, 0)
     if not (error <= room).all():
         return None
