@@ -1,0 +1,107 @@
+"""Every rotary module of the pinned transformers, on its default configuration and on changed ones."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pe_cli.encodings.rotary import rope
+from pe_cli.errors import PeError
+from pe_cli.models.defaults import defaults, known_types
+from pe_cli.models.read import Configuration
+from pe_cli.models.resolve import resolve_configuration
+from pe_cli.models.schemes import REFUSED
+
+pytestmark = pytest.mark.interop
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+POSITIONS = np.array([0, 1, 2, 3, 7, 64, 1000, 4095, 8191, 32767, 131071])
+
+
+def one_axis(model_type: str) -> bool:
+    known = defaults(model_type)
+    return bool(known.module) and known.source.startswith("transformers") and not known.axial
+
+
+@lru_cache(maxsize=1)
+def modules() -> dict[str, tuple[type, type]]:
+    """(rotary module, configuration class) by model type."""
+    found = {}
+    root = Path(transformers.__file__).parent / "models"
+    for path in sorted(root.glob("*/modeling_*.py")):
+        if "Rotary" not in path.read_text():
+            continue
+        package = f"transformers.models.{path.parent.name}"
+        code = importlib.import_module(f"{package}.{path.stem}")
+        configs = importlib.import_module(f"{package}.{path.stem.replace('modeling', 'configuration')}")
+        for model_type in known_types():
+            known = defaults(model_type)
+            if hasattr(code, known.module or "-") and hasattr(configs, known.name):
+                found[model_type] = (getattr(code, known.module), getattr(configs, known.name))
+    return found
+
+
+def their_tables(rotary: Any) -> dict[str | None, list[np.ndarray]]:
+    """What the module makes at POSITIONS, for each of its layer types."""
+    types = getattr(rotary, "rope_type", None)
+    tables = {}
+    for label in types if isinstance(types, dict) and types else [None]:
+        words = {"layer_type": label} if label else {}
+        with torch.no_grad():
+            result = rotary(torch.zeros(1, 1, 8), torch.tensor(POSITIONS)[None], **words)
+        parts = [result] if isinstance(result, torch.Tensor) else list(result)
+        tables[label] = [part[0].numpy() for part in parts]
+    return tables
+
+
+def difference(
+    values: dict[str, Any], model_type: str, theirs: dict[str | None, list[np.ndarray]]
+) -> str | None:
+    """None where the tables agree, else what differs; float32 angles lose about 1e-7 of the position."""
+    config = Configuration("config.json", json.loads(json.dumps(values, default=str)), model_type=model_type)
+    for label, wanted in theirs.items():
+        parameters = resolve_configuration(config, layer_type=label).parameters
+        tables = rope(POSITIONS, dtype="float64", **parameters).values()
+        for got, want in zip(tables, wanted, strict=True):
+            if got.shape != want.shape:
+                return f"{label}: shape {got.shape}, theirs {want.shape}"
+            error = np.abs(got - want)
+            if not (error <= 2e-6 + 1e-7 * POSITIONS[:, None]).all():
+                return f"{label}: off by {error.max():.3g}"
+    return None
+
+
+@pytest.mark.parametrize("change", ["none", "silent", "hidden", "base"])
+def test_every_rotary_module_agrees(change: str) -> None:
+    wrong, right = {}, 0
+    for model_type, (module, config_class) in modules().items():
+        if not one_axis(model_type) or model_type in REFUSED:
+            continue
+        known = defaults(model_type)
+        values: dict[str, Any] = {}
+        if change == "hidden" and "hidden_size" in known.fields:
+            values = {known.aliases.get("hidden_size", "hidden_size"): 2 * known.fields["hidden_size"]}
+        if change == "base" and known.rope and not known.labels and not known.theta_ignored:
+            values = {"rope_theta": 123456.0}
+        try:
+            config = config_class(**values)
+            theirs = their_tables(module(config))
+        except Exception:  # a class that refuses the change, or wants a part of the composite
+            continue
+        given = config.to_dict() if change == "none" else values
+        try:
+            trouble = difference(given, model_type, theirs)
+        except PeError as error:
+            trouble = str(error)
+        right += trouble is None
+        if trouble:
+            wrong[model_type] = trouble
+    assert not wrong
+    assert right > 120
