@@ -74,8 +74,8 @@ class Source:
         """(descriptor, offset, element type) where a tensor lies whole, in C order, in a regular file: for readers
         that want it in buffers of their own, from several threads. None for pipes and for all that must be unpacked.
         """
-        start = getattr(self.reader, "start", None)
-        found = start(name) if start is not None and self.spec(name).size else None
+        spec = self.spec(name)
+        found = self.reader.start(name) if spec.size and spec.dtype in READABLE else None
         if found is None or (offset := self.stream.absolute(found[0])) is None:
             return None
         return self.stream.fd, offset, found[1]

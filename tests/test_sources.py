@@ -113,6 +113,31 @@ def test_blocks_are_consecutive_rows(spec: str, max_bytes: int) -> None:
     assert np.array_equal(np.concatenate(flat), TABLE.reshape(-1))
 
 
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("spec", ["x.npy", "x.h5:table", "x.safetensors:table"])
+def test_where_a_table_lies_in_its_file(spec: str) -> None:
+    with open_source(spec) as source:
+        found = source.span(source.chosen.name)
+        assert found is not None
+        descriptor, offset, stored = found
+        assert np.array_equal(
+            np.frombuffer(os.pread(descriptor, TABLE.nbytes, offset), stored), TABLE.reshape(-1)
+        )
+    name, _, tensor = spec.partition(":")
+    with piped(Path(name).read_bytes()) as path, open_source(path, tensor=tensor or None) as source:
+        assert source.format == "hdf5" or source.span(source.chosen.name) is None
+
+
+@pytest.mark.usefixtures("files")
+def test_what_must_be_unpacked_lies_nowhere() -> None:
+    np.save("fortran.npy", np.asfortranarray(TABLE))
+    with h5py.File("chunked.h5", "w") as file:
+        file.create_dataset("x", data=TABLE, chunks=(2, 3))
+    for spec in ("packed.npz:table", "x.npz:table", "fortran.npy", "chunked.h5"):
+        with open_source(spec) as source:
+            assert source.span(source.chosen.name) is None
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (0, 3), (3, 0)])
 def test_blocks_of_odd_shapes(shape: tuple[int, ...], tmp_path: Path) -> None:
     array = np.ones(shape, np.float32)

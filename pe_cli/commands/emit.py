@@ -67,7 +67,7 @@ def write(request: Request) -> None:
     specs = list(table.specs.values())
     path = None if output.output in (None, "-") else output.output
     with open_sink(path, specs, metadata=about, format=output.format, force=output.force) as sink:
-        names = tuple(table.specs)
+        names = tuple(spec.name for spec in sink.specs)
         done = 0
         for group in [(name,) for name in names] if sink.sequential else [names]:
             for block in table.blocks(group):

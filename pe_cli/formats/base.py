@@ -85,6 +85,9 @@ class Reader(Protocol):
     def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
         """The elements of one tensor in C order, `items` at a time, as one-dimensional arrays of native order."""
 
+    def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
+        """Where the elements lie in a row in C order, and how they are stored; None where they must be unpacked."""
+
     def close(self) -> None:
         """Give back what this reader itself opened."""
 

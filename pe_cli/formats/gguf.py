@@ -212,15 +212,20 @@ class GgufReader:
         self.tensors: Mapping[str, TensorSpec] = self.header.tensors
 
     def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
-        spec = self.tensors[name]
-        stored: np.dtype[Any] = numpy_dtype(spec.dtype)
+        start, stored = self.start(name)
+        return self._stream.elements(start, stored, self.tensors[name].size, items)
+
+    def start(self, name: str) -> tuple[int, np.dtype[Any]]:
+        """Where the elements begin, and how they are stored."""
+        dtype = self.tensors[name].dtype
+        stored: np.dtype[Any] = numpy_dtype(dtype)
         if self.header.order == ">":
-            if spec.dtype == "bfloat16":
+            if dtype == "bfloat16":
                 raise PeError(
                     f"{self._stream.label}: big-endian bfloat16 is not read; convert the file first"
                 )
             stored = stored.newbyteorder(">")
-        return self._stream.elements(self.header.offsets[name], stored, spec.size, items)
+        return self.header.offsets[name], stored
 
     def close(self) -> None:
         """Nothing of its own."""

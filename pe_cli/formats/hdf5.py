@@ -66,20 +66,25 @@ class Hdf5Reader:
         self.tensors = {name: _describe(name, dataset) for name, dataset in self._datasets()}
 
     def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
+        start = self.start(name)
+        if start is not None:
+            return self._stream.elements(*start, self.tensors[name].size, items)
+        return self._through_library(self._file[name], self.tensors[name], items)
+
+    def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
+        """Where the elements of a contiguous dataset begin; None where only the library can find them."""
         try:
             dataset = self._file[name]
             creation = dataset.id.get_create_plist()
             self._refuse_elsewhere(name, creation)
             offset = dataset.id.get_offset()
+            stored = _raw_type(dataset, self.tensors[name])
         except PeError:
             raise
         except Exception as error:
             raise self._broken(error) from error
-        spec = self.tensors[name]
-        stored = _raw_type(dataset, spec)
-        if offset is not None and stored is not None and creation.get_layout() == h5py.h5d.CONTIGUOUS:
-            return self._stream.elements(offset, stored, spec.size, items)
-        return self._through_library(dataset, spec, items)
+        contiguous = creation.get_layout() == h5py.h5d.CONTIGUOUS
+        return (offset, stored) if contiguous and offset is not None and stored is not None else None
 
     def close(self) -> None:
         """Close the library's handles."""

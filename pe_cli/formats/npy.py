@@ -161,7 +161,7 @@ class NpyReader:
         return reordered(raw, found, items, self._stream.label) if found.fortran else raw
 
     def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
-        """Where the elements begin in C order, and how they are stored; None in Fortran order."""
+        """Where the elements begin; None in Fortran order."""
         return None if self._header.fortran else (self._header.start, self._header.stored)
 
     def close(self) -> None:

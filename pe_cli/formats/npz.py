@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
@@ -206,6 +207,10 @@ class NpzReader:
             count = self.tensors[name].size
             raw = member.elements(found.start, found.stored, count, items)
             yield from npy.reordered(raw, found, items, member.label) if found.fortran else raw
+
+    def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
+        """Nowhere: the elements must be unpacked."""
+        return None
 
     def close(self) -> None:
         """Forget the archive; the stream is not ours."""

@@ -179,12 +179,11 @@ class SafetensorsReader:
         }
 
     def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
-        entry, spec = self.header.tensors[name], self.tensors[name]
-        start = self.header.data_start + entry.begin
-        return self._stream.elements(start, _stored(spec.dtype), spec.size, items)
+        start, stored = self.start(name)
+        return self._stream.elements(start, stored, self.tensors[name].size, items)
 
-    def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
-        """Where the elements begin in C order, and how they are stored."""
+    def start(self, name: str) -> tuple[int, np.dtype[Any]]:
+        """Where the elements begin, and how they are stored."""
         return self.header.data_start + self.header.tensors[name].begin, _stored(self.tensors[name].dtype)
 
     def close(self) -> None:

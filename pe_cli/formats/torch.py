@@ -53,6 +53,10 @@ class TorchReader:
             else:
                 yield np.array(piece.numpy())
 
+    def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
+        """Nowhere: the elements must be unpacked."""
+        return None
+
     def close(self) -> None:
         """Let go of the tensors."""
         self._found = {}
