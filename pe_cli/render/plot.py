@@ -1,109 +1,139 @@
-"""Pictures in a file: heat map, similarity by distance, and what else suits a table."""
+"""Pictures in a file: what `--plot` of each command draws."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
-from pe_cli.formats.atomic import open_output
-from pe_cli.render import heatmap, statistics
+from pe_cli.render import heatmap
+from pe_cli.render.plots import general, graphs, pairs, trees, waves
+from pe_cli.render.plots.canvas import Drawing, write
+from pe_cli.render.plots.view import View
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from pe_cli.commands.emit import Request
 
-SUFFIXES = (".png", ".svg", ".pdf")
-DIVERGING = "PuOr"
-SEQUENTIAL = "viridis"
-SAMPLE_ROWS = 1024
+# What one looks at in each encoding; the others get heat maps and the likeness of their rows.
+PICTURES: dict[str, Callable[[View], list[Drawing]]] = {
+    "sinusoidal": waves.sinusoidal,
+    "timestep": waves.timestep,
+    "transformer-xl": waves.by_distance,
+    "fourier": waves.features,
+    "learned": waves.learned,
+    "axial": waves.factors,
+    "rope": waves.rope,
+    "xpos": waves.xpos,
+    **dict.fromkeys(("alibi", "kerple", "sandwich", "fire", "t5", "shaw", "deberta", "tupe"), pairs.biases),
+    "swin": pairs.windows,
+    "cope": pairs.last_queries,
+    "fox": pairs.last_queries,
+    "peg": pairs.images,
+    "global-tokens": pairs.numbers,
+    "position-ids": pairs.numbers,
+    "sparse-transformer": pairs.patterns,
+    "laplacian": graphs.laplacian,
+    "magnetic": graphs.magnetic,
+    "random-walk": graphs.walks,
+    "shortest-path": graphs.distances,
+    "tree": trees.tree,
+    "dependency": trees.dependency,
+}
 
 
-def figure(columns: int, rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """An empty figure of `rows` by `columns` drawings, without a window system."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise PeError("--plot needs matplotlib: pip install 'pe-cli[plot]'") from None
-    made = Figure(figsize=(5.2 * columns, 4.0 * rows), layout="constrained", dpi=120)
-    FigureCanvasAgg(made)
-    return made, list(np.atleast_1d(made.subplots(rows, columns)).ravel())
-
-
-def save(made: Figure, path: str, *, force: bool = True) -> None:
-    """Write the figure whole or not at all, without the date, so that it is repeatable."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise PeError(f"--plot {path}: the name must end in {', '.join(SUFFIXES)}")
-    import matplotlib
-
-    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}}[suffix]
-    with (
-        matplotlib.rc_context({"svg.hashsalt": "pe"}),
-        open_output(path, force=force) as output,
-        open(output.fd, "wb", closefd=False) as stream,
-    ):
-        made.savefig(stream, format=suffix[1:], metadata=metadata)
-
-
-def draw_heat_map(axes: Axes, array: NDArray[Any], title: str, rows: tuple[int, int] | None = None) -> None:
-    """The values of a table, first row on top."""
-    plane = heatmap.as_plane(array)
-    low, high = heatmap.limits(plane)
-    extent = (0, plane.shape[1], rows[1], rows[0]) if rows else None
-    image = axes.imshow(
-        plane,
-        aspect="auto",
-        interpolation="nearest",
-        cmap=DIVERGING if low < 0 < high else SEQUENTIAL,
-        vmin=low,
-        vmax=high,
-        extent=extent,
-    )
-    axes.set(title=title, xlabel="column", ylabel="row")
-    axes.figure.colorbar(image, ax=axes)
-
-
-def draw_similarity(axes: Axes, array: NDArray[Any]) -> None:
-    """Mean cosine of rows by their distance."""
-    found = statistics.similarity(heatmap.as_plane(array))
-    axes.plot([int(lag) for lag in found], list(found.values()), marker="o", color="#2166ac")
-    axes.set(
-        title="similarity of rows by distance", xlabel="distance in rows", ylabel="mean cosine", xscale="log"
-    )
-    axes.grid(alpha=0.3)
+def plot_table(request: Request, path: str) -> None:
+    """What `pe gen --plot` draws."""
+    view = View.of_request(request)
+    drawings = PICTURES.get(request.encoding, general.anything)(view)
+    write(drawings, path, force=request.output.force, title=_title(request))
 
 
 def plot_tensors(
     tensors: Mapping[str, NDArray[Any]], path: str, *, lengths: Mapping[str, int], force: bool
 ) -> None:
-    """A heat map for each tensor, and the similarity of rows for those that have at least two dimensions."""
-    shown = {name: array for name, array in tensors.items() if array.size and array.dtype.kind != "U"}
-    if not shown:
-        raise PeError(f"--plot {path}: there is nothing to draw in an empty table")
-    made, axes = figure(2, len(shown))
-    for index, (name, array) in enumerate(shown.items()):
-        plane = heatmap.as_plane(array)
-        draw_heat_map(
-            axes[2 * index], array, name, (0, lengths.get(name, len(plane))) if array.ndim == 2 else None
+    """What `pe inspect --plot` draws: each tensor, and how its rows are alike; `lengths` are their rows."""
+    write(general.anything(View.of_arrays(tensors, lengths)), path, force=force)
+
+
+def plot_extension(
+    before: NDArray[Any], after: NDArray[Any], path: str, force: bool, *, name: str = "table"
+) -> None:
+    """What `pe extend --plot` draws: a table (rows, dim) before and after, its norms, the likeness of its rows."""
+    old, new = _rows(before), _rows(after)
+    limits = heatmap.limits(np.concatenate([old, new]))
+    longest = max(len(old), len(new))
+    norms = {
+        text: np.concatenate([np.sqrt((rows * rows).sum(axis=1)), np.full(longest - len(rows), np.nan)])
+        for text, rows in (("before", old), ("after", new))
+    }
+    drawings = [
+        general.heat_map(old, f"{name} before, {len(old)} rows", limits=limits),
+        general.heat_map(new, f"{name} after, {len(new)} rows", limits=limits),
+        general.curves(norms, "length of rows", labels=("row", "norm")),
+    ]
+    if min(len(old), len(new)) > 2:
+        alike = {
+            "before": general.mean_cosines(old[: 2 * general.LONGEST_LAG]),
+            "after": general.mean_cosines(new[: 2 * general.LONGEST_LAG]),
+        }
+        shortest = min(map(len, alike.values()))
+        drawings.append(
+            general.curves(
+                {text: line[:shortest] for text, line in alike.items()},
+                "likeness of rows by distance",
+                labels=("distance in rows", "mean cosine"),
+            )
         )
-        if len(plane) > 2 and np.isfinite(plane).all():
-            draw_similarity(axes[2 * index + 1], array)
-        else:
-            axes[2 * index + 1].plot(plane.ravel(), marker=".", color="#2166ac")
-            axes[2 * index + 1].set(title=name, xlabel="index", ylabel="value")
-    save(made, path, force=force)
+    write(drawings, path, force=force)
 
 
-def plot_table(request: Request, path: str) -> None:
-    """What `pe gen --plot` draws."""
-    sample = request.table.sample(SAMPLE_ROWS)
-    lengths = {name: spec.shape[0] for name, spec in request.table.specs.items() if spec.shape}
-    plot_tensors(sample, path, lengths=lengths, force=request.output.force)
+def plot_difference(
+    left: NDArray[Any],
+    right: NDArray[Any],
+    path: str,
+    force: bool,
+    *,
+    names: tuple[str, str] = ("left", "right"),
+    rows: int | None = None,
+) -> None:
+    """What `pe diff --plot` draws: both tables, the error, and the largest error by row and by column.
+
+    `left` and `right` have one shape; where they are evenly spaced rows of larger tables, `rows` says how many those
+    have.
+    """
+    a, b = _rows(left), _rows(right)
+    total = rows or len(a)
+    limits = heatmap.limits(np.concatenate([a, b]))
+    error = np.abs(a - b)
+    drawings = [
+        general.heat_map(a, names[0], rows=total, limits=limits),
+        general.heat_map(b, names[1], rows=total, limits=limits),
+        general.heat_map(error, "absolute error", rows=total),
+        general.curves(
+            {"": error.max(axis=1)},
+            "largest error by row",
+            labels=("row", "absolute error"),
+            x=np.linspace(0, max(total - 1, 0), len(error)),
+        ),
+        general.curves(
+            {"": error.max(axis=0)}, "largest error by column", labels=("column", "absolute error")
+        ),
+    ]
+    write(drawings, path, force=force)
+
+
+def _rows(array: NDArray[Any]) -> NDArray[np.float64]:
+    """(rows, columns) of real numbers: the leading dimensions are rows, complex numbers two columns."""
+    if array.dtype.kind == "c":
+        array = np.stack([array.real, array.imag], axis=-1).reshape(*array.shape[:-1], -1)
+    if array.ndim == 0:
+        return array.astype(np.float64).reshape(1, 1)
+    flat = array.reshape(-1, array.shape[-1]) if array.ndim > 1 else array.reshape(-1, 1)
+    return flat.astype(np.float64)
+
+
+def _title(request: Request) -> str:
+    text = request.command
+    return text if len(text) <= 110 else f"{text[:109]}…"

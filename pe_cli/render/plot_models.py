@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pe_cli.errors import PeError
-from pe_cli.render.plot import figure, save
+from pe_cli.render.plots.canvas import BLUE, GREY, ORANGE, Drawing, write
 
-BLUE, ORANGE, GREY = "#2166ac", "#d95f02", "#666666"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def plot_model(report: Mapping[str, Any], path: str, *, force: bool) -> None:
@@ -18,24 +19,23 @@ def plot_model(report: Mapping[str, Any], path: str, *, force: bool) -> None:
         raise PeError(
             f"--plot {path}: {report['file']} has no rotary table on one axis, so no wavelengths to draw"
         )
-    made, all_axes = figure(len(tables))
-    for table, axes in zip(tables, all_axes, strict=True):
+    write([_wavelengths(table, report["model_type"]) for table in tables], path, force=force)
+
+
+def _wavelengths(table: Mapping[str, Any], model_type: str) -> Drawing:
+    def draw(axes: Axes) -> None:
         pairs = [(index, pair) for index, pair in enumerate(table["rotary"]["pairs"]) if pair["wavelength"]]
         index = [number for number, _ in pairs]
-        axes.plot(
-            index, [pair["unscaled_wavelength"] for _, pair in pairs], "--", color=GREY, label="unscaled"
-        )
-        axes.plot(
-            index, [pair["wavelength"] for _, pair in pairs], color=BLUE, label=table["rotary"]["scaling"]
-        )
+        plain = [pair["unscaled_wavelength"] for _, pair in pairs]
+        axes.plot(index, plain, "--", color=GREY, label="unscaled")
+        scaled = [pair["wavelength"] for _, pair in pairs]
+        axes.plot(index, scaled, color=BLUE, label=table["rotary"]["scaling"])
         if table["trained_length"]:
-            axes.axhline(
-                table["trained_length"], color=ORANGE, label=f"trained length {table['trained_length']}"
-            )
+            label = f"trained length {table['trained_length']}"
+            axes.axhline(table["trained_length"], color=ORANGE, label=label)
         where = ", ".join(table[key] for key in ("component", "layer_type") if table[key])
-        axes.set(
-            title=where or report["model_type"], xlabel="pair", ylabel="wavelength in positions", yscale="log"
-        )
+        axes.set(title=where or model_type, xlabel="pair", ylabel="wavelength in positions", yscale="log")
         axes.grid(alpha=0.3)
         axes.legend()
-    save(made, path, force=force)
+
+    return draw

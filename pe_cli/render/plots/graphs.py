@@ -1,0 +1,137 @@
+"""Pictures of encodings of graphs: eigenvectors over the graph, eigenvalues, walks, distances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.render.plots.canvas import BLUE, CYCLIC, DIVERGING, GREY, Drawing
+from pe_cli.render.plots.general import curves, heat_map
+from pe_cli.render.plots.view import View
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_EDGES = 20000
+MOST_VECTORS = 4
+
+
+def laplacian(view: View) -> list[Drawing]:
+    """The graph drawn in its first two eigenvectors, coloured by some; their values by node; the eigenvalues."""
+    vectors, values = view.sampled.get("eigenvectors"), view.sampled.get("eigenvalues")
+    if vectors is None or vectors.ndim != 2 or not vectors.shape[1]:
+        return []
+    vectors = vectors.astype(np.float64)
+    second = vectors[:, 1] if vectors.shape[1] > 1 else np.arange(len(vectors)) / max(len(vectors) - 1, 1)
+    place = np.stack([vectors[:, 0], second], axis=1)
+    drawings = [
+        over_graph(place, vectors[:, column], _edges(view), f"eigenvector {column} over the graph")
+        for column in sorted({0, min(2, vectors.shape[1] - 1)})
+    ]
+    order = np.argsort(vectors[:, 0], kind="stable")
+    lines = {
+        f"eigenvector {column}": vectors[order, column]
+        for column in range(min(MOST_VECTORS, vectors.shape[1]))
+    }
+    drawings.append(curves(lines, "values by node", labels=("nodes, sorted by eigenvector 0", "value")))
+    return drawings + _spectrum(values)
+
+
+def magnetic(view: View) -> list[Drawing]:
+    """The first eigenvector in the complex plane with the edges, modulus and phase of all, the eigenvalues."""
+    vectors = view.sampled["eigenvectors"]
+    place = np.stack([vectors[:, 0].real, vectors[:, 0].imag], axis=1).astype(np.float64)
+    phases = np.angle(vectors)
+    return [
+        over_graph(
+            place,
+            phases[:, 0],
+            _edges(view),
+            "eigenvector 0 in the complex plane",
+            labels=("real part", "imaginary part"),
+            phase=True,
+        ),
+        heat_map(np.abs(vectors), "modulus", labels=("node", "eigenvector")),
+        heat_map(phases, "phase", labels=("node", "eigenvector"), limits=(-np.pi, np.pi), colours=CYCLIC),
+        *_spectrum(view.sampled.get("eigenvalues")),
+    ]
+
+
+def walks(view: View) -> list[Drawing]:
+    """Return probabilities of each node, and their mean and spread by the number of steps."""
+    array = view.sampled["random_walk"].astype(np.float64)
+    steps = np.arange(1, array.shape[1] + 1)
+
+    def spread(axes: Axes) -> None:
+        low, high = np.quantile(array, [0.1, 0.9], axis=0)
+        axes.fill_between(steps, low, high, color=BLUE, alpha=0.25, label="10 to 90 % of the nodes")
+        axes.plot(steps, array.mean(axis=0), color=BLUE, marker=".", label="mean")
+        axes.set(title="return probability by steps", xlabel="steps", ylabel="probability")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")
+
+    return [
+        heat_map(array, "random_walk", rows=view.rows["random_walk"], labels=("node", "steps - 1")),
+        spread,
+    ]
+
+
+def distances(view: View) -> list[Drawing]:
+    """The matrix of distances, and how many pairs are how far apart."""
+    array = view.sampled["distance"]
+
+    def counts(axes: Axes) -> None:
+        values = array[np.isfinite(array.astype(np.float64)) & (array >= 0)]
+        found, number = np.unique(np.round(values).astype(np.int64), return_counts=True)
+        axes.bar(found, number, color=BLUE)
+        axes.set(title="pairs by distance", xlabel="distance", ylabel="pairs of nodes")
+
+    return [heat_map(array, "distance", labels=("node", "node"), square=array.ndim == 2), counts]
+
+
+def over_graph(
+    place: NDArray[np.float64],
+    values: NDArray[np.float64],
+    edges: NDArray[np.int64] | None,
+    title: str,
+    *,
+    labels: tuple[str, str] = ("eigenvector 0", "eigenvector 1"),
+    phase: bool = False,
+) -> Drawing:
+    """Nodes at `place` (n, 2), coloured by `values` (n,), joined by `edges` (2, m)."""
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.collections import LineCollection
+
+        if edges is not None and edges.shape[1] <= MOST_EDGES:
+            axes.add_collection(LineCollection(list(place[edges.T]), colors=GREY, linewidths=0.6, zorder=1))
+        reach = np.pi if phase else float(np.abs(values).max()) or 1.0
+        dots = axes.scatter(
+            place[:, 0],
+            place[:, 1],
+            c=values,
+            cmap=CYCLIC if phase else DIVERGING,
+            vmin=-reach,
+            vmax=reach,
+            s=float(np.clip(4000 / len(place), 4, 60)),
+            edgecolors="black",
+            linewidths=0.4,
+            zorder=2,
+        )
+        axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
+        axes.figure.colorbar(dots, ax=axes, label="phase" if phase else "value")
+
+    return draw
+
+
+def _spectrum(values: NDArray[Any] | None) -> list[Drawing]:
+    if values is None or values.ndim != 1:
+        return []
+    return [curves({"": values.astype(np.float64)}, "eigenvalues", labels=("number", "eigenvalue"))]
+
+
+def _edges(view: View) -> NDArray[np.int64] | None:
+    edges = getattr(view.parameters.get("graph"), "edges", None)
+    return None if edges is None else np.asarray(edges)
