@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 
+MOST_PREFIX = 64
 BEIT_CLASS_ROWS = 3  # token to class, class to token, class to class
 
 
@@ -102,15 +103,13 @@ def grid(
     if old is None:
         prefix, side = _square(rows - (suffix or 0), name, prefix, count)
         return Layout((axis,), (side,) * count, prefix, suffix or 0)
-    spare = rows - prod(old)
+    suffix = suffix or 0
     if prefix is None:
-        prefix = spare - (suffix or 0)
-    if suffix is None:
-        suffix = spare - prefix if spare >= prefix and prefix + prod(old) != rows else 0
-    if prefix < 0 or prefix + prod(old) + suffix != rows or (prefix > 8 and suffix == 0):
+        prefix = rows - prod(old) - suffix
+    if not 0 <= prefix <= MOST_PREFIX or prefix + prod(old) + suffix != rows:
         raise PeError(
-            f"{name} has {rows} rows: that is not {prefix if prefix >= 0 else 'any'} special rows and "
-            f"{times(old)} = {prod(old)}; check --from-grid and --prefix-rows"
+            f"{name} has {rows} rows, which are not {prefix if prefix >= 0 else 0} special ones in front, "
+            f"{times(old)} = {prod(old)} and {suffix} behind; check --from-grid, --prefix-rows and --suffix-rows"
         )
     return Layout((axis,), old, prefix, suffix)
 
