@@ -295,6 +295,21 @@ def test_more_than_the_machine_has_is_refused_first(tmp_path: Path) -> None:
         load_array(str(tmp_path / "x.npy"))
 
 
+@pytest.mark.parametrize("spec", ["x.npy", "x.npz:table", "x.h5:table", "x.safetensors:table"])
+def test_a_file_cut_off_while_it_is_read(spec: str, files: Path) -> None:
+    with open_source(spec) as source:
+        os.truncate(files / spec.partition(":")[0], 40)
+        with pytest.raises(PeError, match="truncated|cannot be read"):
+            source.read()
+
+
+@pytest.mark.usefixtures("files")
+def test_a_file_removed_while_it_is_read_is_still_there() -> None:
+    with open_source("x.safetensors:table") as source:
+        os.unlink("x.safetensors")
+        assert np.array_equal(source.read(), TABLE)
+
+
 def test_a_directory_entry_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(PeError, match="cannot read"):
