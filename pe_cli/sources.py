@@ -164,7 +164,7 @@ def split_spec(spec: str) -> tuple[str, str | None]:
 def open_input(path: str) -> Iterator[ByteInput]:
     """The bytes of a file, or of standard input for `-`."""
     if path == "-":
-        yield ByteInput(STDIN, "standard input")
+        yield _standard_input()
         return
     try:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
@@ -176,6 +176,15 @@ def open_input(path: str) -> Iterator[ByteInput]:
         yield ByteInput(fd, path, path)
     finally:
         os.close(fd)
+
+
+def _standard_input() -> ByteInput:
+    try:
+        if os.isatty(STDIN):
+            raise PeError("standard input is a terminal; pipe a file into it, or name one")
+        return ByteInput(STDIN, "standard input")
+    except OSError as error:
+        raise PeError("standard input is closed; pipe a file into it, or name one") from error
 
 
 def _cannot_open(path: str, error: OSError | ValueError) -> PeError:

@@ -93,6 +93,31 @@ def test_standard_input(name: str, how: str, files: Path) -> None:
     assert float(done.stdout) == TABLE.sum()
 
 
+LOAD_STDIN = """
+from pe_cli.errors import PeError
+from pe_cli.sources import load_array
+try:
+    load_array("-")
+except PeError as error:
+    print(error)
+"""
+
+
+def test_standard_input_that_is_closed() -> None:
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-c", LOAD_STDIN]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "standard input is closed; pipe a file into it, or name one\n"
+
+
+def test_standard_input_that_is_a_terminal() -> None:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-c", LOAD_STDIN]
+    done = subprocess.run(command, stdin=theirs, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert done.stdout == "standard input is a terminal; pipe a file into it, or name one\n"
+
+
 @pytest.mark.usefixtures("files")
 def test_the_name_does_not_matter() -> None:
     os.rename("x.h5", "table.npy")
@@ -299,7 +324,7 @@ def test_more_than_the_machine_has_is_refused_first(tmp_path: Path) -> None:
 def test_a_file_cut_off_while_it_is_read(spec: str, files: Path) -> None:
     with open_source(spec) as source:
         os.truncate(files / spec.partition(":")[0], 40)
-        with pytest.raises(PeError, match="truncated|cannot be read"):
+        with pytest.raises(PeError, match=r"truncated|cannot be read"):
             source.read()
 
 
