@@ -61,7 +61,7 @@ def round_to(values: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
 
 def round_into(out: NDArray[Any], values: NDArray[Any]) -> None:
     """`out[...] = values`, rounded as by `round_to`."""
-    in_numpy = out.dtype.isbuiltin == 1  # asking for a dtype's name takes longer than many a block
+    in_numpy = out.dtype.isbuiltin != 2  # asking for a dtype's name takes longer than many a block
     with np.errstate(over="ignore", invalid="ignore"):
         if in_numpy or np.can_cast(values.dtype, np.float32):
             np.copyto(out, values, casting="unsafe")
