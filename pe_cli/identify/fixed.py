@@ -52,7 +52,7 @@ class Solved:
 class Reading:
     """A table read as rotations: `columns` and `order` say where cosines and sines lie, z [n, m] what they are.
 
-    `zero_rows` are rows of the table that are left out of z.
+    `zero_rows` are rows of the table that are left out of z, `before` how many rows lie before z.
     """
 
     columns: str
@@ -61,6 +61,7 @@ class Reading:
     solved: Solved
     precision: Precision
     zero_rows: tuple[int, ...] = ()
+    before: int = 0
 
 
 def tidy(value: float) -> float:
@@ -113,14 +114,18 @@ def solve_with(
 def _hypotheses(
     step: Array, error: Array, width: int, pairs: int, *, sinusoid: bool, rope: bool
 ) -> Iterator[tuple[Law, float | None, int]]:
-    if sinusoid:
-        for law, dim, shift in sinusoid_laws(step, error, width):
-            for variant in _with_measured(law):
-                yield variant, shift, dim
+    plain = sinusoid_laws(step, error, width) if sinusoid else []
+    # a fraction of a position from row to row is rather a linear scaling, where the layout allows it
+    late = rope and bool(plain) and not plain[0][0].unit.is_integer()
+    for law, dim, shift in [] if late else plain:
+        for variant in _with_measured(law):
+            yield variant, shift, dim
     if rope:
         for law in rope_laws(step, error, pairs):
             for variant in _with_measured(law):
                 yield variant, None, 2 * pairs
+    for law, dim, shift in plain if late else []:
+        yield law, shift, dim
 
 
 def _with_measured(law: Law) -> Iterator[Law]:

@@ -138,7 +138,7 @@ def _named(
     place = rows.facts(solved)
     if place is None:
         return None
-    reading = Reading(*COLUMNS[arrangement], _complex(cos, sin), solved, precision, tuple(rows.zero))
+    reading = Reading(*COLUMNS[arrangement], _complex(cos, sin), solved, precision, tuple(rows.zero), rows.before)
     if encoding == "rope":
         return rope_facts(reading, shared or "interleaved", candidates, place, ambiguous)
     if style == "t2t" and "padding_idx" in place:

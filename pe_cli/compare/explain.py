@@ -1,0 +1,255 @@
+"""Why two tables differ: the change, or the two changes, that make them agree.
+
+Two searches. One changes the first table by moves (`moves.py`), a scale and a rounding until it is the second,
+to the last bit that the narrower type holds. The other identifies both tables and compares what they are: base,
+scaling, positions. Nothing is named that does not make the tables agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.compare.moves import MOVES, Change
+from pe_cli.compare.spectrum import spectral_causes
+from pe_cli.identify import Identified, identify
+from pe_cli.identify.laws import roundest
+from pe_cli.identify.precision import Precision, stored_precision
+from pe_cli.identify.result import plain
+
+Array = NDArray[np.float64]
+ROUGH_ROWS = 256
+LARGEST = 1 << 25
+FEWEST = 6  # numbers: fewer agree by chance
+
+
+@dataclass
+class Cause:
+    """One change, its parameters, and the largest difference that is left once it is undone as well."""
+
+    cause: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    residual_after: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        left = None if self.residual_after is None else float(f"{self.residual_after:.6g}")
+        facts = {name: plain(value) for name, value in self.facts.items() if value is not None}
+        return {"cause": self.cause, **facts, "residual_after": left}
+
+
+@dataclass
+class Explanation:
+    """`causes` in the order in which they are undone; `notes` are sentences; `parting` the first position where
+    the angles differ by 0.1 radians."""
+
+    causes: list[Cause] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    parting: dict[str, float] | None = None
+    identified: tuple[Identified | None, Identified | None] = (None, None)
+    shared_rows: tuple[int, int, int] | None = None  # first row of a, of b, how many
+
+
+def explain(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    *,
+    names: tuple[str | None, str | None] = (None, None),
+    companions: tuple[Mapping[str, NDArray[Any]] | None, Mapping[str, NDArray[Any]] | None] = (None, None),
+) -> Explanation:
+    """Find what makes `a` into `b`.
+
+    `companions` are the other tensors of the two files, by which cosines and sines are read together.
+    """
+    if a.dtype.kind == "c" or b.dtype.kind == "c":
+        return _by_identity(Explanation(), _known(a, names[0], companions[0]), _known(b, names[1], companions[1]))
+    left, right = _flat(a), _flat(b)
+    precisions = stored_precision(a), stored_precision(b)
+    moved, chains = _one_move(left, right, precisions)
+    known = _known(a, names[0], companions[0]), _known(b, names[1], companions[1])
+    spectral = _by_identity(Explanation(), *known)
+    best = min((moved, spectral), key=_cost)
+    if _cost(best) > 2:
+        best = min((best, _two_moves(chains, left, right, precisions)), key=_cost)
+    if not best.causes:
+        best = _after_a_move(left, right, names) or spectral
+    best.identified, best.parting = known, spectral.parting
+    return best
+
+
+# An order of rows or columns that follows no rule says less than two changes that do.
+COSTS = {"permutation": 2.2}
+NOTHING = 99.0
+
+
+def _cost(explanation: Explanation) -> float:
+    """How much has to be said; nothing found costs most."""
+    return sum(COSTS.get(cause.cause, 1.0) for cause in explanation.causes) or NOTHING
+
+
+def _known(
+    table: NDArray[Any], name: str | None, companions: Mapping[str, NDArray[Any]] | None
+) -> Identified | None:
+    return identify(table, name, companions) if table.size <= LARGEST else None
+
+
+def _flat(table: NDArray[Any]) -> Array:
+    """Two axes: rows by the first one; unit axes in front are dropped."""
+    values = table.astype(np.float64)
+    while values.ndim > 2 and values.shape[0] == 1:
+        values = values[0]
+    if values.ndim == 1:
+        return values[:, None]
+    return values.reshape(values.shape[0], -1) if values.ndim else values.reshape(1, 1)
+
+
+def _one_move(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> tuple[Explanation, list[Change]]:
+    """The best explanation by a scale, a rounding and at most one move; and the moves that were tried."""
+    direct = _agree(a, b, precisions)
+    if direct is not None:
+        return _told([], direct, a, b), []
+    best, tried = Explanation(), []
+    for change in _next(a, b):
+        tried.append(change)
+        agreed = _agree(change.a, change.b, precisions)
+        if agreed is not None:
+            best = min((best, _told([change], agreed, a, b)), key=_cost)
+    return best, tried
+
+
+def _two_moves(
+    tried: list[Change], a: Array, b: Array, precisions: tuple[Precision, Precision]
+) -> Explanation:
+    """The best explanation by two moves, a scale and a rounding."""
+    best = Explanation()
+    for first in tried:
+        for second in _next(first.a, first.b):
+            if second.cause == first.cause or (first.cause, second.cause) in NEEDLESS:
+                continue
+            agreed = _agree(second.a, second.b, precisions)
+            if agreed is not None:
+                best = min((best, _told([first, second], agreed, a, b)), key=_cost)
+                if _cost(best) <= 2:
+                    return best
+    return best
+
+
+NEEDLESS = {("length", "padding-row"), ("length", "offset"), ("offset", "length")}
+
+
+def _next(a: Array, b: Array) -> Iterator[Change]:
+    for move in MOVES:
+        yield from move(a, b)
+
+
+def _agree(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> list[Cause] | None:
+    """Equal, up to a scale and to rounding to the narrower type: the causes for that, none if equal."""
+    if a.shape != b.shape or a.size < FEWEST:
+        return None
+    # most candidates are wrong in the first rows
+    if not _close(a[:ROUGH_ROWS], b[:ROUGH_ROWS], precisions) and _scale(a[:ROUGH_ROWS], b[:ROUGH_ROWS], precisions) is None:
+        return None
+    if np.array_equal(a, b, equal_nan=True):
+        return []
+    if _close(a, b, precisions):
+        return _rounding(a, b, precisions)
+    scale = _scale(a, b, precisions)
+    if scale is None:
+        return None
+    left = float(np.nanmax(np.abs(a * scale - b)))
+    causes = [Cause("amplitude", {"ratio": scale}, left)]
+    return causes + (_rounding(a * scale, b, precisions) if precisions[0].name != precisions[1].name else [])
+
+
+def _rounding(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> list[Cause]:
+    """What tables that agree to the narrower type differ by."""
+    first, second = precisions
+    if first.name != second.name:
+        return [Cause("dtype-rounding", {"from": first.name, "to": second.name}, 0.0)]
+    return [Cause("float32-angles" if first.name in ("float32", "float64") else "dtype-rounding", {}, float(np.nanmax(np.abs(a - b))))]
+
+
+def _close(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> bool:
+    """Within one step of the narrower type."""
+    if (np.isnan(a) != np.isnan(b)).any():
+        return False
+    coarse = max(precisions, key=lambda p: p.unit)
+    size = np.maximum(np.abs(a), np.abs(b))
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(a - b) > 2.02 * coarse.half_ulp(np.nan_to_num(size)) + 1e-300
+    return not (apart & (a != b)).any()
+
+
+def _scale(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> float | None:
+    """The positive number, not 1, by which all of a must be multiplied to be b."""
+    finite = np.isfinite(a) & np.isfinite(b)
+    x, y = a[finite], b[finite]
+    power = float(x @ x)
+    if x.size < FEWEST or power == 0:
+        return None
+    ratio = float(x @ y) / power
+    coarse = max(precisions, key=lambda p: p.unit)
+    if not ratio > 0 or abs(ratio - 1) < 4 * coarse.unit or not np.isfinite(ratio):
+        return None
+    short = roundest(ratio, ratio * max(coarse.unit, 1e-7))
+    for tried in (short, ratio):
+        made = x * tried
+        apart = np.abs(made - y)
+        if (apart <= 2.02 * coarse.half_ulp(np.maximum(np.abs(made), np.abs(y))) + 2.4e-7 * np.abs(y) * (coarse.unit < 1e-6)).all():
+            return tried
+    return None
+
+
+def _told(chain: list[Change], agreed: list[Cause], a: Array, b: Array) -> Explanation:
+    causes = []
+    for change in chain:
+        left = float(np.nanmax(np.abs(change.a - change.b))) if change.a.shape == change.b.shape else None
+        causes.append(Cause(change.cause, change.facts, left))
+    explanation = Explanation([*causes, *agreed])
+    offsets = [change for change in chain if change.cause in ("offset", "length")]
+    if offsets:
+        last = chain[-1]
+        explanation.shared_rows = (*offsets[0].rows, len(last.b))
+    return explanation
+
+
+def _by_identity(explanation: Explanation, a: Identified | None, b: Identified | None) -> Explanation:
+    explanation.identified = (a, b)
+    if a is None or b is None:
+        return explanation
+    found = spectral_causes(a, b)
+    explanation.causes = [Cause(name, facts, left) for name, facts, left in found.causes]
+    explanation.notes += found.notes
+    explanation.parting = found.parting
+    return explanation
+
+
+def _after_a_move(a: Array, b: Array, names: tuple[str | None, str | None]) -> Explanation | None:
+    """A move that makes one side a table that is known, and then what the two tables are."""
+    for swapped in (False, True):
+        first, second = (b, a) if swapped else (a, b)
+        reference = identify(second, names[1 if not swapped else 0])
+        if reference is None or reference.reading is None:
+            continue
+        for change in _next_alone(first, second):
+            moved = identify(change.a)
+            if moved is None or moved.reading is None:
+                continue
+            pair = (reference, moved) if swapped else (moved, reference)
+            found = _by_identity(Explanation(), *pair)
+            if found.causes:
+                found.causes.insert(0, Cause(change.cause, change.facts, None))
+                return found
+    return None
+
+
+def _next_alone(table: Array, other: Array) -> Iterator[Change]:
+    """Moves of one table that hide what it is."""
+    if table.ndim == 2 and min(table.shape) > 1:
+        yield Change("transpose", {}, np.ascontiguousarray(table.T), other)
+    for move in MOVES:
+        if move.__name__ == "sign":
+            yield from move(table, np.empty((0, table.shape[-1])))

@@ -1,0 +1,239 @@
+"""Changes that turn one table into another without new numbers: transposing, moving columns and rows, signs.
+
+Each move looks at both tables and yields the first one changed so that it may be the second; whether it is,
+is for the caller to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Change:
+    """A named change and what both tables are once it is undone."""
+
+    cause: str
+    facts: dict[str, Any]
+    a: Array
+    b: Array
+    rows: tuple[int, int] = field(default=(0, 0))  # first row of a and of b that are compared
+
+
+Move = Callable[[Array, Array], Iterator[Change]]
+
+
+def transpose(a: Array, b: Array) -> Iterator[Change]:
+    if a.ndim != 2 or b.ndim != 2 or min(a.shape) < 2:
+        return
+    turned = a.shape[::-1]
+    if turned == b.shape or (a.shape != b.shape and (turned[0] == b.shape[0] or turned[1] == b.shape[1])):
+        yield Change("transpose", {}, np.ascontiguousarray(a.T), b)
+
+
+def _alternate(width: int) -> NDArray[np.intp]:
+    """Columns of two halves, dealt out in turn."""
+    return np.arange(width).reshape(2, -1).T.reshape(-1)
+
+
+def _gather(width: int) -> NDArray[np.intp]:
+    """Even columns, then odd columns."""
+    return np.arange(width).reshape(-1, 2).T.reshape(-1)
+
+
+def layout(a: Array, b: Array) -> Iterator[Change]:
+    """Columns in two halves or in turn; values repeated by halves, side by side, or not at all."""
+    if a.ndim != 2 or b.ndim != 2:
+        return
+    width = a.shape[1]
+    if a.shape[1] == b.shape[1] and width % 2 == 0 and width > 2:
+        yield Change("layout", {"from": "halves", "to": "interleaved"}, a[:, _alternate(width)], b)
+        yield Change("layout", {"from": "interleaved", "to": "halves"}, a[:, _gather(width)], b)
+        if width % 4 == 0:
+            quarter = width // 4
+            blocks = np.arange(width).reshape(4, quarter)
+            yield Change("layout", {"from": "sin|sin|cos|cos", "to": "sin|cos|sin|cos"}, a[:, blocks[[0, 2, 1, 3]].reshape(-1)], b)
+    if b.shape[1] == 2 * width:
+        yield Change("layout", {"from": "split", "to": "half"}, np.concatenate([a, a], axis=1), b)
+        yield Change("layout", {"from": "split", "to": "adjacent"}, np.repeat(a, 2, axis=1), b)
+    if width == 2 * b.shape[1]:
+        yield Change("layout", {"from": "half", "to": "split"}, a[:, : width // 2], b)
+        yield Change("layout", {"from": "adjacent", "to": "split"}, a[:, ::2], b)
+
+
+def swap(a: Array, b: Array) -> Iterator[Change]:
+    if a.ndim != 2 or a.shape[1] != b.shape[1] or a.shape[1] % 2:
+        return
+    width = a.shape[1]
+    columns = np.arange(width)
+    yield Change("swap-sin-cos", {"columns": "halves"}, a[:, np.roll(columns, width // 2)], b)
+    yield Change("swap-sin-cos", {"columns": "interleaved"}, a[:, columns ^ 1], b)
+    if width % 4 == 0:
+        blocks = columns.reshape(4, width // 4)[[1, 0, 3, 2]].reshape(-1)
+        yield Change("swap-sin-cos", {"columns": "quarters"}, a[:, blocks], b)
+
+
+def sign(a: Array, b: Array) -> Iterator[Change]:
+    if a.ndim == 0 or a.shape[-1] != b.shape[-1]:
+        return
+    yield Change("sign", {"of": "all"}, -a, b)
+    width = a.shape[-1]
+    if a.ndim != 2 or width < 2:
+        return
+    column = np.arange(width)
+    groups = {
+        "even columns": column % 2 == 0,
+        "odd columns": column % 2 == 1,
+        "first half of the columns": column < width // 2,
+        "second half of the columns": column >= width // 2,
+    }
+    if width % 4 == 0:
+        groups["first and third quarter of the columns"] = column * 4 // width % 2 == 0
+        groups["second and fourth quarter of the columns"] = column * 4 // width % 2 == 1
+    for name, chosen in groups.items():
+        yield Change("sign", {"of": name}, np.where(chosen, -a, a), b)
+
+
+def offset(a: Array, b: Array) -> Iterator[Change]:
+    """Row r of one is row r + k of the other."""
+    if a.ndim != 2 or a.shape[1] != b.shape[1] or min(len(a), len(b)) < 2:
+        return
+    more = len(a) - len(b)
+    if more:
+        parts = (a[more:], b, (more, 0)) if more > 0 else (a, b[-more:], (0, -more))
+        yield Change("offset", {"rows": more}, *parts)
+    for rows, other, direction in ((a, b, 1), (b, a, -1)):
+        target = other[0]
+        if not np.any(target):
+            continue
+        near = np.argsort(_distance(rows, target))[:3]
+        for k in near:
+            shared = min(len(rows) - int(k), len(other))
+            if k == 0 or shared < 2:
+                continue
+            here, there = rows[k : k + shared], other[:shared]
+            first, second = (here, there) if direction == 1 else (there, here)
+            begin = (int(k), 0) if direction == 1 else (0, int(k))
+            yield Change("offset", {"rows": direction * int(k)}, first, second, begin)
+
+
+def _distance(rows: Array, target: Array) -> Array:
+    """How far each row points away from the target's direction."""
+    length = np.linalg.norm(rows, axis=1) * np.linalg.norm(target)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosine = rows @ target / length
+    return np.nan_to_num(1 - cosine, nan=2.0)
+
+
+def shorter(a: Array, b: Array) -> Iterator[Change]:
+    """One is the beginning of the other."""
+    if a.ndim == 2 and b.ndim == 2 and a.shape[1] == b.shape[1] and len(a) != len(b):
+        rows = min(len(a), len(b))
+        if rows >= 1:
+            yield Change("length", {"rows_a": len(a), "rows_b": len(b)}, a[:rows], b[:rows])
+
+
+def padding_row(a: Array, b: Array) -> Iterator[Change]:
+    """Rows of zeros in one table only, put between its rows or written over them; or special rows in front."""
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+        return
+    zero_a, zero_b = ~np.any(a, axis=1), ~np.any(b, axis=1)
+    at_a, at_b = np.flatnonzero(zero_a), np.flatnonzero(zero_b)
+    if np.array_equal(at_a, at_b) or max(len(at_a), len(at_b)) > len(a) // 2:
+        return
+    facts = {"rows_a": [int(r) for r in at_a[:16]], "rows_b": [int(r) for r in at_b[:16]]}
+    if len(a) == len(b):
+        kept = ~(zero_a | zero_b)
+        if kept.sum() >= 2:
+            yield Change("padding-row", facts | {"written_over": True}, a[kept], b[kept])
+    left, right = a[~zero_a], b[~zero_b]
+    shared = min(len(left), len(right))
+    if shared >= 2:
+        yield Change("padding-row", facts | {"written_over": False}, left[:shared], right[:shared])
+
+
+def permutation(a: Array, b: Array) -> Iterator[Change]:
+    """The same rows or the same columns in another order."""
+    if a.shape != b.shape or a.ndim != 2:
+        return
+    for axis, name in ((0, "rows"), (1, "columns")):
+        if a.shape[axis] < 2:
+            continue
+        order = _matching(a if axis == 0 else a.T, b if axis == 0 else b.T)
+        if order is not None and not np.array_equal(order, np.arange(len(order))):
+            moved = int((order != np.arange(len(order))).sum())
+            facts = {"of": name, "moved": moved, "order": [int(i) for i in order[:64]]}
+            yield Change("permutation", facts, a[order] if axis == 0 else a[:, order], b)
+
+
+def _matching(a: Array, b: Array) -> NDArray[np.intp] | None:
+    """For each row of b its row of a, by the order of two random sums of each row."""
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return None
+    weights = np.random.default_rng(0).standard_normal((a.shape[1], 2))
+    sums_a, sums_b = a @ weights, b @ weights
+    order_a, order_b = np.argsort(sums_a[:, 0], kind="stable"), np.argsort(sums_b[:, 0], kind="stable")
+    scale = np.abs(a).sum(axis=1).max() + 1e-300
+    if np.abs(sums_a[order_a] - sums_b[order_b]).max() > 0.02 * scale:
+        return None
+    order = np.empty(len(a), dtype=np.intp)
+    order[order_b] = order_a
+    return order
+
+
+def eigenvectors(a: Array, b: Array) -> Iterator[Change]:
+    """Columns of opposite sign, and columns turned within spaces of equal eigenvalue."""
+    if a.shape != b.shape or a.ndim != 2 or a.shape[1] < 1 or len(a) < 2:
+        return
+    direction = np.sign(np.einsum("rc,rc->c", a, b))
+    flipped = np.flatnonzero(direction < 0)
+    if len(flipped) and np.all(direction != 0):
+        yield Change("eigenvector-sign", {"columns": [int(c) for c in flipped]}, a * direction, b)
+    scale_a, scale_b = np.linalg.norm(a, axis=0), np.linalg.norm(b, axis=0)
+    if not (scale_a.all() and scale_b.all()) or a.shape[1] >= len(a):
+        return
+    turn = (a / scale_a).T @ (b / scale_b)
+    gram = (a / scale_a).T @ (a / scale_a)
+    if np.abs(gram - np.eye(len(gram))).max() > 1e-2:
+        return
+    spaces = _blocks(np.abs(turn) > 1e-2)
+    if any(last - first > 1 for first, last in spaces) and spaces != [(0, a.shape[1])]:
+        clean = np.zeros_like(turn)
+        for first, last in spaces:
+            clean[first:last, first:last] = turn[first:last, first:last]
+        named = [[int(c) for c in range(first, last)] for first, last in spaces if last - first > 1]
+        facts = {"columns": [int(c) for c in flipped], "eigenspaces": named}
+        yield Change("eigenvector-sign", facts, (a / scale_a) @ clean * scale_b, b)
+
+
+def _blocks(joined: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Runs of columns that only mix among themselves."""
+    spaces, first, reach = [], 0, 0
+    for column in range(len(joined)):
+        both = np.flatnonzero(joined[column] | joined[:, column])
+        reach = max(reach, column, int(both[-1]) if len(both) else column)
+        if reach == column:
+            spaces.append((first, column + 1))
+            first = column + 1
+    return spaces
+
+
+# In the order in which they are tried: what is simplest to say comes first.
+MOVES: tuple[Move, ...] = (
+    padding_row,
+    offset,
+    transpose,
+    swap,
+    layout,
+    sign,
+    shorter,
+    permutation,
+    eigenvectors,
+)
