@@ -49,12 +49,18 @@ class Output:
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def cannot_write(label: str, error: OSError, nbytes: int | None = None) -> OSError | PeError:
-    """What to raise for a failed write: a closed pipe stays what it is, all else is the user's to mend."""
+def cannot_write(
+    label: str, error: OSError, nbytes: int | None = None, *, whole: bool = True
+) -> OSError | PeError:
+    """What to raise for a failed write: a closed pipe stays what it is, all else is the user's to mend.
+
+    `whole` says that the output appears at its end or not at all, which pipes and devices do not.
+    """
     if isinstance(error, BrokenPipeError):
         return error
     needs = f"; {readable_size(nbytes)} are needed" if nbytes is not None else ""
-    return PeError(f"cannot write {label}: {error.strerror or error}{needs}; nothing was written")
+    left = "nothing was written" if whole else "what was written is not complete"
+    return PeError(f"cannot write {label}: {error.strerror or error}{needs}; {left}")
 
 
 @contextmanager

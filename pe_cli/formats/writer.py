@@ -91,7 +91,7 @@ class Writer:
                 select.select([], [self._output.fd], [])
                 continue
             except OSError as error:
-                raise cannot_write(self._output.label, error) from error
+                raise cannot_write(self._output.label, error, whole=self._output.seekable) from error
             data, offset = data[done:], offset + done
 
 

@@ -166,16 +166,20 @@ def _size(part: Part) -> int:
 
 def _make(stream: ByteInput, part: Made, measured: _Measured) -> NDArray[Any]:
     spec = part.entry.spec
-    old = np.empty(spec.size, numpy_dtype(spec.dtype).newbyteorder("<"))
-    stream.fill(part.begin, old.view(np.uint8).data)
-    array = old.astype(old.dtype.newbyteorder("="), copy=False).reshape(spec.shape)
+    pieces = stream.elements(part.begin, _stored(spec.dtype), spec.size, spec.size)
+    array = next(pieces, np.empty(0, numpy_dtype(spec.dtype))).reshape(spec.shape)
     if isinstance(part.change, TableChange):
         made, report = part.change.run(array)
         measured.add(spec.name, report)
     else:
         assert part.change.make is not None
         made = part.change.make(array)
-    return np.ascontiguousarray(made).astype(made.dtype.newbyteorder("<"), copy=False)
+    return np.ascontiguousarray(made).astype(_stored(part.change.new.dtype), copy=False)
+
+
+def _stored(name: str) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = numpy_dtype(name)
+    return dtype if sys.byteorder == "little" else dtype.newbyteorder("<")
 
 
 def _in_turn(
@@ -239,7 +243,7 @@ class _Pump:
                 if error.errno in (errno.EINVAL, errno.ENOSYS, errno.EBADF):
                     self._splices = False  # no pipe on either side, or a file that is appended to
                     return moved
-                raise cannot_write(self._output.label, error) from error
+                raise cannot_write(self._output.label, error, whole=self._output.seekable) from error
             if got == 0:
                 return moved  # the ordinary read says that the input is truncated
             moved += got
@@ -261,7 +265,7 @@ def _put(output: Output, data: memoryview, offset: int) -> None:
             select.select([], [output.fd], [])
             continue
         except OSError as error:
-            raise cannot_write(output.label, error) from error
+            raise cannot_write(output.label, error, whole=output.seekable) from error
         data, offset = data[done:], offset + done
 
 

@@ -198,7 +198,7 @@ def test_a_file_system_without_fallocate(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 def test_a_full_device() -> None:
-    with pytest.raises(PeError, match="No space left on device"):
+    with pytest.raises(PeError, match="No space left on device; what was written is not complete"):
         write(Path("/dev/full"), format="npy")
 
 
