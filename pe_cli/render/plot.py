@@ -47,7 +47,7 @@ def plot_table(request: Request, path: str) -> None:
     """What `pe gen --plot` draws."""
     view = View.of_request(request)
     drawings = PICTURES.get(request.encoding, general.anything)(view)
-    write(drawings, path, force=request.output.force, title=_title(request))
+    write(drawings, path, force=request.output.force, title=request.command)
 
 
 def plot_tensors(
@@ -132,8 +132,3 @@ def _rows(array: NDArray[Any]) -> NDArray[np.float64]:
         return array.astype(np.float64).reshape(1, 1)
     flat = array.reshape(-1, array.shape[-1]) if array.ndim > 1 else array.reshape(-1, 1)
     return flat.astype(np.float64)
-
-
-def _title(request: Request) -> str:
-    text = request.command
-    return text if len(text) <= 110 else f"{text[:109]}…"

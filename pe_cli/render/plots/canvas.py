@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ AXIS_COLOURS = (BLUE, ORANGE, "#009e73", "#cc79a7")
 DIVERGING, SEQUENTIAL, CYCLIC, YES_NO = "PuOr", "cividis", "twilight", "Greys"
 MOST_DRAWINGS = 12
 WIDE = 3
+CHARACTERS = 52  # of a title above one drawing
 
 
 def write(drawings: Sequence[Drawing], path: str, *, force: bool, title: str | None = None) -> None:
@@ -48,7 +50,7 @@ def write(drawings: Sequence[Drawing], path: str, *, force: bool, title: str | N
         for unused in axes[len(shown) :]:
             unused.set_axis_off()
         if title:
-            figure.suptitle(title)
+            figure.suptitle("\n".join(textwrap.wrap(title, CHARACTERS * columns)), fontsize="medium")
         figure.savefig(stream, format=suffix[1:], metadata=SUFFIXES[suffix])
 
 

@@ -35,17 +35,19 @@ def heat_map(
         plane = heatmap.as_plane(array)
         low, high = limits or heatmap.limits(plane)
         usual = DIVERGING if low < 0 < high else SEQUENTIAL
+        two_values = array.dtype.kind in "biu" and (low, high) == (0, 1)
         image = axes.imshow(
             plane,
             aspect="equal" if square else "auto",
             interpolation="nearest",
-            cmap=colours or (YES_NO if array.dtype.kind == "b" else usual),
+            cmap=colours or (YES_NO if two_values else usual),
             vmin=low,
             vmax=high,
             extent=(0, plane.shape[1], rows or len(plane), 0),
         )
         axes.set(title=title, ylabel=labels[0], xlabel=labels[1])
         axes.figure.colorbar(image, ax=axes)
+        axes.locator_params(axis="both", integer=True)
 
     return draw
 
@@ -91,6 +93,8 @@ def curves(
             )
         axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
         axes.grid(alpha=0.3)
+        if x is None:
+            axes.locator_params(axis="x", integer=True)
         if any(values) and len(values) <= FEW_LINES:
             axes.legend(fontsize="small", framealpha=0.8)
         elif any(values):
@@ -142,10 +146,13 @@ def tensor(view: View, name: str, labels: tuple[str, str] | None = None) -> Draw
     array = view.sampled[name]
     if array.ndim < 2:
         return curves({"": np.atleast_1d(array)}, name, labels=("index", "value"))
-    first = f", first of {' x '.join(map(str, array.shape[:-2]))}" if array.ndim > 2 else ""
+    first = f", head 0 of {' x '.join(map(str, array.shape[:-2]))}" if array.ndim > 2 else ""
     rows = view.rows.get(name) if array.ndim == 2 else array.shape[-2]
     return heat_map(
-        array, f"{name}{first}", rows=rows, labels=labels or (("row", "column") if not first else ("q", "k"))
+        array,
+        f"{name}{first}",
+        rows=rows,
+        labels=labels or (("row", "column") if not first else ("query", "key")),
     )
 
 

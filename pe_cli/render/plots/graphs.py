@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_EDGES = 20000
-MOST_VECTORS = 4
 
 
 def laplacian(view: View) -> list[Drawing]:
-    """The graph drawn in its first two eigenvectors, coloured by some; their values by node; the eigenvalues."""
+    """The graph drawn in its first two eigenvectors, coloured by two; all their values; the eigenvalues."""
     vectors, values = view.sampled.get("eigenvectors"), view.sampled.get("eigenvalues")
     if vectors is None or vectors.ndim != 2 or not vectors.shape[1]:
         return []
@@ -31,11 +30,9 @@ def laplacian(view: View) -> list[Drawing]:
         for column in sorted({0, min(2, vectors.shape[1] - 1)})
     ]
     order = np.argsort(vectors[:, 0], kind="stable")
-    lines = {
-        f"eigenvector {column}": vectors[order, column]
-        for column in range(min(MOST_VECTORS, vectors.shape[1]))
-    }
-    drawings.append(curves(lines, "values by node", labels=("nodes, sorted by eigenvector 0", "value")))
+    drawings.append(
+        heat_map(vectors[order], "eigenvectors", labels=("nodes, sorted by eigenvector 0", "eigenvector"))
+    )
     return drawings + _spectrum(values)
 
 

@@ -16,14 +16,13 @@ MOST_LINES = 64
 
 
 def biases(view: View) -> list[Drawing]:
-    """Each tensor of pairs: a heat map, and one line for each head by distance; the rest as lines."""
+    """Each table of pairs: a heat map, and one line for each head by distance; other tensors if there is none."""
     drawings: list[Drawing] = []
     for name, array in view.sampled.items():
-        drawings.append(tensor(view, name, ("query", "key") if array.ndim >= 2 else None))
-        line = distance_lines(view, name, array)
+        line = distance_lines(view, name, array) if array.ndim else None
         if line is not None:
-            drawings.append(line)
-    return drawings
+            drawings += [tensor(view, name, ("query", "key") if array.ndim >= 2 else None), line]
+    return drawings or [tensor(view, name) for name in view.sampled]
 
 
 def distance_lines(view: View, name: str, array: NDArray[Any]) -> Drawing | None:
