@@ -23,7 +23,6 @@ from pe_cli.formats.stream import ByteInput, truncated
 from pe_cli.formats.writer import Writer
 
 MAGIC = b"PK\x03\x04"
-EMPTY_MAGIC = b"PK\x05\x06"
 _DATE = (1980, 1, 1, 0, 0, 0)
 _ZIP64_FROM = 1 << 31
 _MAX_RATIO = 200

@@ -190,7 +190,8 @@ class SafetensorsReader:
         """Nothing of its own."""
 
 
-def _stored(name: str) -> np.dtype[Any]:
+def stored_dtype(name: str) -> np.dtype[Any]:
+    """The dtype called `name` as elements lie in the file: little-endian."""
     dtype: np.dtype[Any] = numpy_dtype(name)
     return dtype if sys.byteorder == "little" else dtype.newbyteorder("<")
 

@@ -13,7 +13,6 @@ from pe_cli.errors import PeError
 from pe_cli.formats.base import READABLE, TensorSpec, shown
 from pe_cli.formats.stream import ByteInput
 
-PICKLE = b"\x80"
 _MAX_DEPTH = 8
 
 
