@@ -30,8 +30,9 @@ class Run:
 
     def block(self, begin: int, end: int) -> NDArray[Any]:
         if isinstance(self.start, int) and isinstance(self.step, int):
-            first = self.start + begin * self.step
-            return np.arange(first, first + (end - begin) * self.step, self.step, dtype=np.int64)
+            # The products may leave 64 bits and come back: the positions themselves are within.
+            rows: NDArray[Any] = np.int64(self.start) + np.int64(self.step) * np.arange(begin, end)
+            return rows
         return self.start + self.step * np.arange(begin, end, dtype=np.float64)
 
 
@@ -78,12 +79,13 @@ class Positions:
         return len(self) * index // count, len(self) * (index + 1) // count
 
 
-def first(length: int) -> Positions:
-    """The positions 0..length-1 of `--len`."""
+def first(length: int, asked: str | None = None) -> Positions:
+    """The positions 0..length-1 of `--len`, or of the option that `asked` quotes."""
+    asked = asked or f"--len {length}"
     if length <= 0:
-        raise PeError(f"--len {length}: a table needs at least one row")
-    if length > LIMIT:
-        raise PeError(f"--len {length}: positions go up to 2^63")
+        raise PeError(f"{asked}: a table needs at least one row")
+    if length >= LIMIT:
+        raise PeError(f"{asked}: positions go up to 2^63, ask for fewer rows")
     return Positions([Run(0, 1, length)], f"0:{length}")
 
 
@@ -105,26 +107,34 @@ def parse(text: str, load_array: Callable[[str], NDArray[Any]]) -> Positions:
     shapes = {piece.block(0, 0).shape[1:] for piece in pieces}
     if len(shapes) > 1:
         raise PeError(f"--positions {text}: arrays of several axes cannot be joined with single positions")
-    positions = Positions(pieces, text)
-    if not len(positions):
+    count = sum(piece.count if isinstance(piece, Run) else len(piece) for piece in pieces)
+    if not count:
         raise PeError(f"--positions {text}: there is no position in it")
-    return positions
+    if count >= LIMIT:
+        raise PeError(f"--positions {text}: these are more than 2^63 rows, ask for fewer")
+    return Positions(pieces, text)
 
 
 def parse_shard(text: str) -> tuple[int, int]:
     """`I/N` with I from 0 to N-1, as launchers number their processes."""
     left, slash, right = text.partition("/")
-    if not (slash and left.isdecimal() and right.isdecimal() and int(left) < int(right)):
+    index, count = _whole(left), _whole(right)
+    if not slash or index is None or count is None or index >= count:
         raise PeError(f"--shard {text}: write I/N with I from 0 to N-1, for example 0/4")
-    return int(left), int(right)
+    return index, count
 
 
 def parse_grid(text: str, option: str = "--grid") -> tuple[int, ...]:
     """`HxW` or `TxHxW` as a tuple."""
-    sizes = text.lower().replace("×", "x").split("x")
-    if not all(size.isdecimal() and int(size) > 0 for size in sizes):
+    sizes = tuple(_whole(size) for size in text.lower().replace("×", "x").split("x"))
+    if not all(sizes):
         raise PeError(f"{option} {text}: write sizes joined by x, for example 16x16")
-    return tuple(int(size) for size in sizes)
+    return tuple(size for size in sizes if size is not None)
+
+
+def _whole(text: str) -> int | None:
+    """A number of at most 18 digits, which is below 2^63; None for anything else."""
+    return int(text) if text.isdecimal() and len(text) <= 18 else None
 
 
 def _flush(numbers: list[int | float], pieces: list[Run | Rows]) -> None:
@@ -149,8 +159,8 @@ def _number(part: str, text: str) -> int | float:
             raise PeError(
                 f"--positions {text}: {part!r} is not a number, a range A:B[:STEP] or @FILE"
             ) from None
-    if not -LIMIT <= value < LIMIT:  # false for NaN too
-        raise PeError(f"--positions {text}: {part} is beyond 2^63")
+    if not -LIMIT < value < LIMIT:  # false for NaN too
+        raise PeError(f"--positions {text}: {part} is not a number below 2^63 in size")
     return value
 
 
@@ -164,7 +174,7 @@ def _run(part: str, text: str) -> Run:
     if step == 0:
         raise PeError(f"--positions {text}: the step of {part!r} is zero")
     if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
-        return Run(start, step, len(range(start, stop, step)))
+        return Run(start, step, max(0, -((start - stop) // step)))
     return Run(float(start), float(step), max(0, math.ceil((stop - start) / step)))
 
 
@@ -176,6 +186,8 @@ def _from_array(source: str, load_array: Callable[[str], NDArray[Any]]) -> Rows:
         )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise PeError(f"--positions @{source}: there is a NaN or infinite position")
+    if values.dtype == np.uint64 and values.size and values.max() >= LIMIT:
+        raise PeError(f"--positions @{source}: {values.max()} is not a number below 2^63 in size")
     # Position ids of several axes come as (axes, n), the order of transformers and vLLM; (n, axes) is plain when n > 4.
     if values.ndim == 2 and not values.shape[1] <= 4 < values.shape[0]:
         values = values.T

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.errors import PeError
 from pe_cli.formats import TensorSpec
-from pe_cli.positions import Positions
+from pe_cli.positions import LIMIT, Positions
 from pe_cli.signature import Tensors
 
 BLOCK_BYTES = 2 << 20
@@ -110,6 +110,8 @@ class RowTable(Table):
     def __post_init__(self) -> None:
         index, count = self.shard
         total = self.prefix + len(self.positions)
+        if total >= LIMIT:
+            raise PeError(f"--prefix-rows {self.prefix}: these are more than 2^63 rows, ask for fewer")
         self._begin, self._end = total * index // count, total * (index + 1) // count
         empty = self._call(0, 0)
         self.facts, self.warnings = empty.facts, empty.warnings
@@ -189,4 +191,3 @@ def stored_dtype(computed: np.dtype[Any], asked: str | None) -> str:
     if computed == np.complex128:
         return "complex128" if asked == "float64" else "complex64"
     return str(computed.name)
-

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import math
 import types
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from pe_cli.commands import docstring
+from pe_cli.dtypes import FLOATS
 from pe_cli.errors import PeError, no_such
 from pe_cli.signature import Choice, Source
 
@@ -19,6 +23,9 @@ LONG_ONLY = frozenset("oq")  # -o and -q are shared options
 RENAMED = {"length": "len"}
 READ_BY_TYPE = {"Graph": Source.GRAPH, "Forest": Source.FOREST}
 SUPPLIED = frozenset({Source.POSITIONS, Source.QUERIES, Source.KEYS, Source.DISTANCES})
+LARGEST = 2**63
+# Widths of a row, of which a list is made before anything is written.
+LONGEST = {"dim": 1 << 22, "num_bands": 1 << 20, "heads": 1 << 20}
 READ_FROM_FILE = {Source.GRAPH: "GRAPH", Source.FOREST: "FILE"}
 
 
@@ -93,11 +100,11 @@ def typer_parameter(parameter: Parameter) -> inspect.Parameter:
 def argument(parameter: Parameter, value: Any, load_array: Callable[[str], Any]) -> Any:
     """The argument of the function from what the command line gave."""
     if value is None or (not isinstance(value, str) and parameter.source is None):
-        return value
+        return _number(parameter, value) if isinstance(value, (int, float)) else value
     if parameter.choice is not None or get_origin(parameter.type) is Literal:
         return _chosen(parameter, value)
     if parameter.source is Source.ARRAY:
-        return load_array(value)
+        return _numeric(load_array(value), f"{parameter.option} {value}")
     if parameter.source is Source.GRID and isinstance(value, str):
         from pe_cli.positions import parse_grid
 
@@ -183,9 +190,37 @@ def known(kind: str, name: str, names: Collection[str]) -> str:
 
 def _numbers(parameter: Parameter, text: str) -> tuple[float, ...]:
     try:
-        return tuple(parameter.element(part) for part in text.split(","))
+        numbers = tuple(parameter.element(part) for part in text.split(","))
     except ValueError:
         raise PeError(f"{parameter.option} {text}: write numbers joined by commas") from None
+    if not all(-LARGEST < number < LARGEST for number in numbers):  # false for NaN too
+        raise PeError(f"{parameter.option} {text}: a number here is finite and below 2^63 in size")
+    return numbers
+
+
+def _number(parameter: Parameter, value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise PeError(f"{parameter.option} {value}: a finite number is needed")
+    if isinstance(value, int) and not -LARGEST <= value < LARGEST:
+        raise PeError(f"{parameter.option} {value}: a whole number here is below 2^63 in size")
+    if value > LONGEST.get(parameter.name, value):
+        raise PeError(
+            f"{parameter.option} {value}: at most {LONGEST[parameter.name]}, a single row would be too large"
+        )
+    return value
+
+
+def _numeric(values: NDArray[Any], asked: str) -> NDArray[Any]:
+    """`values` if they are real numbers and none is NaN."""
+    if values.dtype.kind in "iu":
+        return values
+    if values.dtype.kind != "f" and values.dtype.name not in FLOATS:
+        raise PeError(f"{asked} holds {values.dtype}; real numbers are needed")
+    wrong = np.isnan(values)
+    if wrong.any():
+        where = [int(i) for i in np.unravel_index(int(wrong.argmax()), values.shape)]
+        raise PeError(f"{asked} has a NaN at {where}; it would spread over the table")
+    return values
 
 
 def _spell(value: Any) -> str:

@@ -17,6 +17,7 @@ from pe_cli.render.progress import shown
 from pe_cli.tables import Table
 
 SCHEMA = "pe.gen/1"
+LARGEST_FILE = 2**63 - 2**32  # with room for a header
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ def write(request: Request) -> None:
     table, output = request.table, request.output
     about = provenance.metadata(request.command, request.encoding, request.parameters, table.facts)
     specs = list(table.specs.values())
+    if table.nbytes >= LARGEST_FILE:
+        raise PeError(
+            f"a table of {size(table.nbytes)} fits into no file: ask for fewer rows, or a --shard of them"
+        )
     path = None if output.output in (None, "-") else output.output
     with open_sink(path, specs, metadata=about, format=output.format, force=output.force) as sink:
         names = tuple(spec.name for spec in sink.specs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
@@ -84,7 +85,20 @@ def generate(encoding: Encoding, values: dict[str, Any]) -> None:
     output: options.Output = options.take(options.Output, values)
     rows = options.take(encoding.rows, values) if encoding.rows else None
     given = {n: values[n] for n in (*encoding.own, *encoding.reader)}
-    dtype, name = values.get("dtype"), values["name"]
+    try:
+        _generate(encoding, given, rows, output, values.get("dtype"), values["name"])
+    except PeError as error:
+        raise in_options(error, encoding, given) from error
+
+
+def _generate(
+    encoding: Encoding,
+    given: Mapping[str, Any],
+    rows: Any,
+    output: options.Output,
+    dtype: str | None,
+    name: str | None,
+) -> None:
     if dtype is not None and "dtype" not in encoding.own:
         dtype = derive.known("dtype", dtype, FLOATS)
     with shown(quiet=output.quiet):
@@ -137,7 +151,7 @@ def chosen_positions(
         size = 1
         for side in grid:
             size *= side
-        return positions.first(size)
+        return positions.first(size, f"--grid {'x'.join(map(str, grid))}")
     if rows.len is None:
         also = " or --grid HxW" if "grid" in encoding.parameters else ""
         raise PeError(f"which rows? Give --len N or --positions SPEC{also}")
@@ -145,6 +159,7 @@ def chosen_positions(
     if rule is None:
         return positions.first(rows.len)
     positions.first(rows.len)
+    require_memory(16 * rows.len, f"--len {rows.len}", "ask for some of them by --positions")
     return positions.Positions([positions.Rows(rule(rows.len, **arguments))], f"--len {rows.len}")
 
 
@@ -167,13 +182,14 @@ def chosen_pairs(
     if k_len is None or (q_len is None and rows.positions is None):
         also = " or --distances A:B" if hasattr(rows, "distances") else ""
         raise PeError(f"which pairs? Give --len N, or --q-len and --k-len{also}")
-    keys = positions.first(k_len).block(0, k_len)
+    keys = positions.first(k_len, None if rows.k_len is None else f"--k-len {k_len}")
+    require_memory(16 * k_len, f"a table of {k_len} keys", "ask for fewer by --k-len")
     if rows.positions is not None:
         where = positions.parse(rows.positions, load_array)
         queries = _integers(where.block(0, len(where)), "--positions")
     else:
         assert q_len is not None
-        positions.first(q_len)
+        positions.first(q_len, None if rows.q_len is None else f"--q-len {q_len}")
         if q_len > k_len:
             raise PeError(
                 f"--q-len {q_len}: the queries are the last of the {k_len} keys, so there cannot be more"
@@ -185,13 +201,23 @@ def chosen_pairs(
         if source is Source.QUERIES:
             pairs[name] = queries
         elif source is Source.KEYS:
-            pairs[name] = keys
+            pairs[name] = keys.block(0, k_len)
         elif source is Source.DISTANCES and Source.QUERIES not in encoding.sources:
-            require_memory(
-                16 * len(queries) * len(keys), f"{len(queries)} x {len(keys)} pairs", "ask for fewer"
-            )
-            pairs[name] = keys[None, :] - queries[:, None]
+            require_memory(16 * len(queries) * k_len, f"{len(queries)} x {k_len} pairs", "ask for fewer")
+            pairs[name] = keys.block(0, k_len)[None, :] - queries[:, None]
     return pairs
+
+
+def in_options(error: PeError, encoding: Encoding, given: Mapping[str, Any]) -> PeError:
+    """The same error for who typed options: parameters by their options, and the file where a function knows an array."""
+    text = str(error)
+    for n, p in encoding.parameters.items():
+        if "_" in n and p.source not in derive.SUPPLIED:
+            text = re.sub(rf"(?<![\w.-]){n}(?![\w.])", p.option, text)
+    files = {p.option: given[n] for n, p in encoding.own.items() if p.source is Source.ARRAY and given[n]}
+    if files and "--" not in text and not any(file in text for file in files.values()):
+        text = f"{' '.join(f'{option} {file}' for option, file in files.items())}: {text}"
+    return PeError(text)
 
 
 def command_words(
