@@ -184,7 +184,9 @@ class SafetensorsReader:
 
     def start(self, name: str) -> tuple[int, np.dtype[Any]]:
         """Where the elements begin, and how they are stored."""
-        return self.header.data_start + self.header.tensors[name].begin, _stored(self.tensors[name].dtype)
+        return self.header.data_start + self.header.tensors[name].begin, stored_dtype(
+            self.tensors[name].dtype
+        )
 
     def close(self) -> None:
         """Nothing of its own."""

@@ -150,7 +150,7 @@ def offset_of(tensor: str, rows: int, config: ModelConfig | None) -> tuple[int, 
             for field, value in fields.items():
                 if 0 <= rows - value <= MOST_OFFSET:
                     return rows - value, f"{field} {value} of {rows} rows" if rows > value else ""
-    if rows > MOST_OFFSET + 2 and rows % 8 == 2:
+    if rows > MOST_OFFSET + 2 and rows % 64 == 2:
         return 2, f"{rows} rows are {rows - 2} and 2 (as in RoBERTa, BART and OPT)"
     return 0, ""
 

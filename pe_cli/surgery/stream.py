@@ -25,7 +25,7 @@ from pe_cli.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.formats import refuse_same_file
 from pe_cli.formats.atomic import Output, cannot_write, open_output
 from pe_cli.formats.base import as_bytes, check_memory
-from pe_cli.formats.safetensors import Entry, Header, write_header
+from pe_cli.formats.safetensors import Entry, Header, stored_dtype, write_header
 from pe_cli.formats.stream import ByteInput
 from pe_cli.progress import step
 from pe_cli.surgery.plan import Change, Plan
@@ -166,7 +166,7 @@ def _size(part: Part) -> int:
 
 def _make(stream: ByteInput, part: Made, measured: _Measured) -> NDArray[Any]:
     spec = part.entry.spec
-    pieces = stream.elements(part.begin, _stored(spec.dtype), spec.size, spec.size)
+    pieces = stream.elements(part.begin, stored_dtype(spec.dtype), spec.size, spec.size)
     array = next(pieces, np.empty(0, numpy_dtype(spec.dtype))).reshape(spec.shape)
     if isinstance(part.change, TableChange):
         made, report = part.change.run(array)
@@ -174,12 +174,7 @@ def _make(stream: ByteInput, part: Made, measured: _Measured) -> NDArray[Any]:
     else:
         assert part.change.make is not None
         made = part.change.make(array)
-    return np.ascontiguousarray(made).astype(_stored(part.change.new.dtype), copy=False)
-
-
-def _stored(name: str) -> np.dtype[Any]:
-    dtype: np.dtype[Any] = numpy_dtype(name)
-    return dtype if sys.byteorder == "little" else dtype.newbyteorder("<")
+    return np.ascontiguousarray(made).astype(stored_dtype(part.change.new.dtype), copy=False)
 
 
 def _in_turn(
