@@ -8,20 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings import spectra, walks
-from pe_cli.encodings.eigen import Hermitian, Solver, Vectors
+from pe_cli.encodings.eigen import Solver, Vectors
+from pe_cli.encodings.laplacians import Isolated, laplacian_matrix, magnetic_matrix, one_way_pairs
 from pe_cli.encodings.spectra import Found, Multiplet, Spectra
 from pe_cli.errors import PeError
 from pe_cli.memory import require_memory
 from pe_cli.signature import Tensors
 from pe_cli.structures import Graph
-from pe_cli.structures.graph import Rows, coalesced
+from pe_cli.structures.graph import Rows
 
-Isolated: TypeAlias = Literal["zero", "one"]
 Pad: TypeAlias = Literal["zero", "nan", "error"]
 Sign: TypeAlias = Literal["max-abs", "first", "random"]
 VectorNorm: TypeAlias = Literal["l2", "l1", "abs-max", "wavelength"]
 
 PADDING = {"zero": 0.0, "nan": float("nan")}
+MOST_NAMES = 1 << 25  # characters of node names that a file's header takes
 NO_WAVE = 1e-8  # eigenvalues up to this have no wavelength
 
 
@@ -58,7 +59,8 @@ def laplacian(
 
     Parameters
     ----------
-    graph : the graph (see `pe gen laplacian --help` for formats), or - for stdin; a directed one is made symmetric.
+    graph : edge list, Matrix Market, scipy .npz, edge_index .npy or .npz, GraphML, node-link JSON; or - for stdin.
+        One that is directed is made symmetric.
     k : number of columns.
     norm : the Laplacian: symmetric normalised, random walk, or combinatorial.
     drop : trivial columns to leave out: all of eigenvalue zero, only the first, or none.
@@ -79,7 +81,7 @@ def laplacian(
     _check(graph, k)
     adjacency = graph.symmetric.without_loops()
     _not_negative(graph, adjacency)
-    matrix = _laplacian_matrix(adjacency, norm == "none", isolated)
+    matrix = laplacian_matrix(adjacency, norm == "none", isolated)
     half_degree = np.sqrt(np.where(matrix.diagonal > 0, adjacency.row_sums(), 1)) if norm == "rw" else None
 
     def finish(vectors: Vectors, values: NDArray[np.float64], nodes: Any = slice(None)) -> Vectors:
@@ -100,7 +102,7 @@ def laplacian(
         kept = {"zeros": trivial[:0], "first": trivial[1:], "none": trivial}[drop][:k]
         found = spectra.of_all(matrix, solved, k, kept, multiplet, solver)
         tensors = {"eigenvectors": finish(found.vectors, found.values), "eigenvalues": found.values}
-        facts = {"multiplicities": found.multiplicities, "columns_found": len(found.values)}
+        facts = _columns(found)
     warnings = found.warnings
     if len(kept) >= k and components == "joint":
         warnings += (f"all {k} columns belong to eigenvalue 0: they say only which component a node is in",)
@@ -142,7 +144,7 @@ def magnetic(
 
     Parameters
     ----------
-    graph : the graph, or - for stdin.
+    graph : edge list, Matrix Market, scipy .npz, edge_index .npy or .npz, GraphML, node-link JSON; or - for stdin.
     k : number of columns; none is dropped.
     q : the potential, in turns for an edge.
     q_mode : relative: q divided by the number of one-way pairs, or by n if that is less.
@@ -164,9 +166,9 @@ def magnetic(
         raise PeError(f"--q {q}: give a finite number")
     arcs = graph.arcs.without_loops()
     _not_negative(graph, arcs)
-    one_way = _one_way_pairs(arcs)
+    one_way = one_way_pairs(arcs)
     turn = q / max(1, min(one_way, graph.num_nodes)) if q_mode == "relative" else q
-    matrix = _magnetic_matrix(arcs, turn, norm == "none", convention == "unit", isolated)
+    matrix = magnetic_matrix(arcs, turn, norm == "none", convention == "unit", isolated)
     solved = Spectra(matrix, k + 1, solver)
     found = spectra.of_all(matrix, solved, k, np.zeros(0, dtype=np.int64), multiplet, solver)
     warnings = found.warnings
@@ -175,7 +177,7 @@ def magnetic(
         warnings += (f"{why}: this is the ordinary Laplacian, which `laplacian` gives with real vectors",)
     vectors = found.vectors
     tensors = {"eigenvectors": vectors, "eigenvalues": found.values}
-    facts = {"multiplicities": found.multiplicities, "columns_found": len(found.values)}
+    facts = _columns(found)
     facts |= {"one_way_pairs": one_way, "q": turn} | _solution(solved, found)
     tables = _finished(graph, tensors, facts, warnings, k, pad)
     if parts == "split":
@@ -199,7 +201,8 @@ def random_walk(
 
     Parameters
     ----------
-    graph : the graph, or - for stdin; weights must not be negative.
+    graph : edge list, Matrix Market, scipy .npz, edge_index .npy or .npz, GraphML, node-link JSON; or - for stdin.
+        Weights must not be negative.
     steps : number of steps, the columns.
     loops : whether an edge from a node to itself is taken.
     space_dim : multiply column t by t^(space_dim / 2), as for graphs drawn in a space of that dimension.
@@ -238,7 +241,8 @@ def shortest_path(
 
     Parameters
     ----------
-    graph : the graph, or - for stdin; --directed follows edges from first to second node only.
+    graph : edge list, Matrix Market, scipy .npz, edge_index .npy or .npz, GraphML, node-link JSON; or - for stdin.
+        With --directed paths follow edges from first to second node only.
     weighted : weights are lengths, all positive; the least of parallel edges counts.
     limit : paths longer than this count as none.
     unreachable : what stands where there is no path (Graphormer: 510).
@@ -248,7 +252,9 @@ def shortest_path(
     PeError
         For a graph without nodes, lengths that are not positive, or more memory than there is.
     """
-    _check(graph, 1 if limit is None else limit, "--limit", least=0)
+    _check(graph, 1)
+    if limit is not None and limit < 0:
+        raise PeError(f"--limit {limit}: give at least 0")
     n = graph.num_nodes
     kind = np.int16 if n <= 32767 else np.int32
     if not np.iinfo(kind).min <= unreachable <= np.iinfo(kind).max:
@@ -272,11 +278,13 @@ def shortest_path(
     return _finished(graph, {"distance": table}, facts, ())
 
 
-def _check(graph: Graph, number: int, option: str = "-k", least: int = 1) -> None:
+def _check(graph: Graph, number: int, option: str = "-k") -> None:
     if not graph.num_nodes:
         raise PeError("the graph has no nodes; --num-nodes N gives it N isolated ones")
-    if number < least:
-        raise PeError(f"{option} {number}: give at least {least}")
+    if number < 1:
+        raise PeError(f"{option} {number}: give at least 1")
+    held = 16 * graph.num_nodes * number
+    require_memory(held, f"{option} {number} for {graph.num_nodes:,} nodes", f"use a smaller {option}")
 
 
 def _not_negative(graph: Graph, matrix: Rows) -> None:
@@ -288,55 +296,6 @@ def _not_negative(graph: Graph, matrix: Rows) -> None:
             f"the edge {names[i]} - {names[j]} has weight {matrix.values[where]:g}: "
             "weights must not be negative; --weights none ignores them"
         )
-
-
-def _laplacian_matrix(adjacency: Rows, combinatorial: bool, isolated: Isolated) -> Hermitian:
-    degree = adjacency.row_sums()
-    alone = degree == 0
-    rows = adjacency.row_numbers()
-    if combinatorial:
-        bound = float((degree[rows] + degree[adjacency.columns]).max(initial=0.0))
-        null = np.ones(adjacency.size)
-        return Hermitian(degree, adjacency._replace(values=-adjacency.values), bound, null)
-    root = np.sqrt(degree)
-    off = adjacency._replace(values=-adjacency.values / (root[rows] * root[adjacency.columns]))
-    own = 1.0 if isolated == "one" else 0.0
-    return Hermitian(np.where(alone, own, 1.0), off, 2.0, np.where(alone, 1 - own, root))
-
-
-def _magnetic_matrix(
-    arcs: Rows, turn: float, combinatorial: bool, unit: bool, isolated: Isolated
-) -> Hermitian:
-    rows, columns = arcs.row_numbers(), arcs.columns
-    values = np.ones(len(columns)) if unit else arcs.values
-    # real part: the undirected weight; imaginary part: the flow from i to j less that from j to i
-    pair = coalesced(
-        arcs.size,
-        np.concatenate([rows, columns]),
-        np.concatenate([columns, rows]),
-        np.concatenate([values * (0.5 + 1j), values * (0.5 - 1j)]),
-    )
-    weight, flow = pair.values.real, pair.values.imag
-    if unit:
-        weight = np.ones(len(weight))
-    hermitian = pair._replace(values=-weight * np.exp(2j * np.pi * turn * flow))
-    between = pair.row_numbers()
-    degree = pair._replace(values=weight).row_sums()
-    if combinatorial:
-        bound = float((degree[between] + degree[pair.columns]).max(initial=0.0))
-        return Hermitian(degree, hermitian, bound)
-    scale = np.sqrt(degree[between] * degree[pair.columns])
-    own = 1.0 if isolated == "one" else 0.0
-    return Hermitian(
-        np.where(degree == 0, own, 1.0), hermitian._replace(values=hermitian.values / scale), 2.0
-    )
-
-
-def _one_way_pairs(arcs: Rows) -> int:
-    rows = arcs.row_numbers()
-    low, high = np.minimum(rows, arcs.columns), np.maximum(rows, arcs.columns)
-    pairs = len(coalesced(arcs.size, low, high, np.ones(len(low))).columns)
-    return 2 * pairs - len(rows)
 
 
 def _scaled(vectors: Vectors, values: NDArray[np.float64], vec_norm: VectorNorm) -> Vectors:
@@ -360,6 +319,13 @@ def _signed(vectors: Vectors, sign: Sign, seed: int) -> Vectors:
     if sign == "random":
         signs *= np.random.default_rng(seed).choice([-1.0, 1.0], vectors.shape[1])
     return np.asarray(vectors * signs + 0.0)
+
+
+def _columns(found: Found) -> dict[str, Any]:
+    facts: dict[str, Any] = {"columns_found": len(found.values)}
+    if max(found.multiplicities, default=1) > 1:
+        facts["multiplicities"] = found.multiplicities
+    return facts
 
 
 def _solution(solved: Spectra, found: Found) -> dict[str, Any]:
@@ -389,7 +355,11 @@ def _finished(
     facts = {"nodes": graph.num_nodes, "edges": graph.num_edges, **facts}
     if graph.both_directions:
         facts["both_directions_stored"] = True
-    if isinstance(graph.node_ids, tuple):
+    if isinstance(graph.node_ids, tuple) and sum(map(len, graph.node_ids)) > MOST_NAMES:
+        warnings += (
+            "the names of the nodes are too long to be kept with the table; rows are in order of appearance",
+        )
+    elif isinstance(graph.node_ids, tuple):
         facts["node_ids"] = list(graph.node_ids)
     elif graph.node_ids is not None:
         tensors["node_ids"] = graph.node_ids

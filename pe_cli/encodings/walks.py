@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.memory import require_memory
 from pe_cli.progress import step
 from pe_cli.structures.graph import Rows, need_scipy
 
@@ -28,7 +27,6 @@ def return_probabilities(adjacency: Rows, steps: int, *, symmetric: bool) -> NDA
     rows = adjacency.row_numbers()
     scale = np.sqrt(inverse[rows] * inverse[adjacency.columns]) if symmetric else inverse[rows]
     walk = adjacency._replace(values=adjacency.values * scale)
-    require_memory(8 * walk.size * steps, f"{steps} steps from {walk.size} nodes", "take fewer steps")
     if walk.size <= DENSE:
         return _dense(walk.dense(), steps)
     return _by_blocks(walk.sparse(), steps, symmetric)

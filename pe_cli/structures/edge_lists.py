@@ -226,7 +226,11 @@ def _delimiter(line: str) -> str | None:
     for mark in "\t,;":
         if mark in line:
             fields = [field.strip() for field in line.split(mark)]
-            plain = mark == "\t" and all(field and " " not in field for field in fields)
+            plain = (
+                mark == "\t"
+                and _both_integers(fields)
+                and all(field and " " not in field for field in fields)
+            )
             return None if plain else mark
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -63,7 +64,7 @@ class Rows(NamedTuple):
         return _rows(len(nodes), rows[keep], columns[keep], self.values[keep])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """A graph: nodes 0..num_nodes-1 and edges from the first row of `edges` to the second.
 
@@ -93,6 +94,10 @@ class Graph:
                 raise PeError(f"{len(weights)} weights for {edges.shape[1]} edges")
             if not np.isfinite(weights).all():
                 raise PeError("a weight is not a finite number")
+
+    def __repr__(self) -> str:
+        kind = "directed" if self.directed else "undirected"
+        return f"Graph({self.num_nodes} nodes, {self.num_edges} edges, {kind}, {fingerprint(self.edges, self.weights)})"
 
     @property
     def num_edges(self) -> int:
@@ -197,6 +202,15 @@ def components(matrix: Rows) -> NDArray[np.int64]:
                 break
             root = above
     return np.asarray(np.unique(root, return_inverse=True)[1], dtype=np.int64).reshape(-1)
+
+
+def fingerprint(*arrays: NDArray[Any] | None) -> str:
+    """`sha256 1f0c…`, by which a record says what an encoding was made from."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array is not None:
+            digest.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes())
+    return f"sha256 {digest.hexdigest()[:16]}"
 
 
 def need_scipy(what: str) -> Any:

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
+from pe_cli.structures.graph import fingerprint
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Forest:
     """Trees whose nodes are numbered one tree after the other, in the order of the file.
 
@@ -35,6 +36,11 @@ class Forest:
         stuck = self.cyclic
         if stuck.size:
             raise PeError(f"node {stuck[0]} is its own ancestor: this is not a tree")
+
+    def __repr__(self) -> str:
+        return (
+            f"Forest({self.num_trees} trees, {self.num_nodes} nodes, {fingerprint(self.parents, self.ranks)})"
+        )
 
     @property
     def num_nodes(self) -> int:

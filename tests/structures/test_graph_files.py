@@ -1,0 +1,328 @@
+"""Every graph format, read and broken."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+
+from pe_cli.errors import PeError
+from pe_cli.structures import read_graph
+
+TRIANGLE = [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
+TRIANGLE[2][2] = 0
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(content, name="graph"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    return written
+
+
+def dense(path, **options):
+    return read_graph(path, **options).adjacency.dense().tolist()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 1\n1 2\n2 0\n",
+        "0\t1\n1\t2\n2\t0",
+        "0,1\r\n1,2\r\n2,0\r\n",
+        "0;1\n1;2\n2;0\n",
+        "# a comment\n\n% another\n0  1\n1 2 # behind\n2 0\n",
+        "source,target\n0,1\n1,2\n2,0\n",
+        "id,target,source\n7,0,1\n8,1,2\n9,2,0\n",
+        "\ufeff0 1\n1 2\n2 0\n",
+        "0 1\n1 0\n1 2\n2 1\n0 2\n2 0\n",
+        "0.0,1.0\n1.0,2.0\n2.0,0.0\n",
+        "x y\n0 1\n1 2\n2 0\n",
+        '"0","1"\n"1","2"\n"2","0"\n',
+    ],
+)
+def test_edge_lists(write, text):
+    assert dense(write(text), weights="none") == TRIANGLE
+
+
+def test_weights(write):
+    path = write("a,b,date,weight\n0,1,2020,2.5\n1,2,2021,0.5\n")
+    assert dense(path) == [[0, 2.5, 0], [2.5, 0, 0.5], [0, 0.5, 0]]
+    assert dense(path, weights="3") == [[0, 2020, 0], [2020, 0, 2021], [0, 2021, 0]]
+    assert dense(path, weights="date") == dense(path, weights="3")
+    assert dense(path, weights="none") == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+
+
+def test_a_third_column_that_is_no_number_is_said(write):
+    graph = read_graph(write("0 1 {}\n1 2 {}\n"))
+    assert graph.weights is None
+    assert "is not a number" in graph.notes[0]
+
+
+def test_text_ids_stand_as_they_appear(write):
+    graph = read_graph(write("paul\tmary\nmary\tjohn smith\n"))
+    assert graph.node_ids == ("paul", "mary", "john smith")
+    assert graph.edges.tolist() == [[0, 1], [1, 2]]
+    assert read_graph(write("5 3\n3 9\n"), ids="text").node_ids == ("5", "3", "9")
+
+
+def test_relabelled_ids(write):
+    graph = read_graph(write("30 10\n10 20\n"), ids="relabel")
+    assert graph.node_ids.tolist() == [10, 20, 30]
+    assert graph.edges.tolist() == [[2, 0], [0, 1]]
+
+
+def test_many_lines_take_the_same_way_as_few(write):
+    edges = np.random.default_rng(0).integers(0, 3000, (200_000, 2))
+    text = "\n".join(f"{u}\t{v}\t{u / 7}" for u, v in edges.tolist())
+    graph = read_graph(write(text), num_nodes=3000)
+    assert np.array_equal(graph.edges, edges.T)
+    assert np.array_equal(graph.weights, edges[:, 0] / 7)
+    with pytest.raises(PeError, match="line 200002: id 'x' is not an integer"):
+        read_graph(write(text + "\n# a comment\nx 1 1\n"), num_nodes=3000)
+
+
+def test_gzip_whatever_the_name(write):
+    assert dense(write(gzip.compress(b"0 1\n1 2\n2 0\n"))) == TRIANGLE
+    with pytest.raises(PeError, match=r"broken \.gz"):
+        read_graph(write(gzip.compress(b"0 1\n1 2\n" * 1000)[:-20]))
+
+
+def test_matrix_market(write, tmp_path):
+    matrix = scipy.sparse.coo_array(np.array([[0, 2.0, 0], [2.0, 0, 0.5], [0, 0.5, 0]]))
+    for symmetry in ("general", "symmetric"):
+        scipy.io.mmwrite(tmp_path / "m.mtx", matrix, symmetry=symmetry)
+        assert dense(str(tmp_path / "m.mtx")) == matrix.toarray().tolist()
+        assert dense(str(tmp_path / "m.mtx"), directed=True) == matrix.toarray().tolist()
+    scipy.io.mmwrite(tmp_path / "d.mtx", matrix.toarray())
+    assert dense(str(tmp_path / "d.mtx")) == matrix.toarray().tolist()
+    one_way = "%%MatrixMarket matrix coordinate pattern general\n% by hand\n4 4 2\n1 2\n2 3\n"
+    assert read_graph(write(one_way), directed=True).edges.tolist() == [[0, 1], [1, 2]]
+    assert read_graph(write(one_way)).num_nodes == 4
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_scipy_npz(tmp_path, kind):
+    matrix = np.array([[0, 2.0, 0], [0, 0, 0.5], [0, 0, 0]])
+    scipy.sparse.save_npz(tmp_path / "a.npz", getattr(scipy.sparse, f"{kind}_matrix")(matrix))
+    assert dense(str(tmp_path / "a.npz"), directed=True) == matrix.tolist()
+
+
+def test_edge_index(tmp_path):
+    edges = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+    path = str(tmp_path / "e.npy")
+    for array in (edges, edges.T, np.asfortranarray(edges), edges.astype(">i4")):
+        np.save(path, array)
+        graph = read_graph(path)
+        assert graph.both_directions
+        assert graph.adjacency.dense().tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    np.save(path, np.array(TRIANGLE, dtype=float) / 2)
+    assert dense(path) == (np.array(TRIANGLE) / 2).tolist()
+    path = str(tmp_path / "e.npz")
+    np.savez_compressed(path, edge_index=edges, edge_weight=[1.0, 1, 3, 3], num_nodes=5)
+    graph = read_graph(path)
+    assert graph.num_nodes == 5
+    assert graph.adjacency.dense()[1].tolist() == [1, 0, 3, 0, 0]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_graphml_and_node_link(tmp_path, directed):
+    made = nx.DiGraph() if directed else nx.Graph()
+    made.add_node("alone")
+    made.add_edge("a", "b", weight=2.0)
+    made.add_edge("b", "c", weight=0.5)
+    wanted = nx.to_numpy_array(made).tolist()
+    nx.write_graphml(made, tmp_path / "g.graphml")
+    paths = [tmp_path / "g.graphml"]
+    for key in ("edges", "links"):
+        paths.append(tmp_path / f"{key}.json")
+        paths[-1].write_text(json.dumps(nx.node_link_data(made, edges=key)))
+    for path in paths:
+        graph = read_graph(str(path), directed=directed)
+        assert graph.node_ids == ("alone", "a", "b", "c")
+        assert graph.adjacency.dense().tolist() == wanted
+        assert bool(read_graph(str(path)).notes) == directed
+
+
+def test_whole_numbers_as_names_give_their_rows(tmp_path):
+    made = nx.path_graph(4)
+    made = nx.relabel_nodes(made, {0: 3, 3: 0})
+    nx.write_graphml(made, tmp_path / "g")
+    graph = read_graph(str(tmp_path / "g"))
+    assert graph.node_ids is None
+    assert graph.adjacency.dense().tolist() == nx.to_numpy_array(made, nodelist=range(4)).tolist()
+
+
+def test_an_undirected_file_has_no_direction_for_any_encoding(write):
+    text = '{"directed": false, "nodes": [{"id": 0}, {"id": 1}], "links": [{"source": 0, "target": 1}]}'
+    assert read_graph(write(text)).arcs.dense().tolist() == [[0, 1], [1, 0]]
+
+
+def test_standard_input(tmp_path):
+    code = "from pe_cli.structures import read_graph; print(read_graph('-').num_edges)"
+    packed = io.BytesIO()
+    np.save(packed, np.array([[0, 1], [1, 2], [2, 3]]).T)
+    for data in (b"0 1\n1 2\n2 0\n", packed.getvalue(), gzip.compress(b"0 1\n1 2\n2 3\n")):
+        done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=True)
+        assert done.stdout == b"3\n"
+
+
+XML = (
+    '<graphml><key id="w" for="edge" attr.name="weight"/><graph edgedefault="undirected">{}</graph></graphml>'
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("", {}, "is empty"),
+        ("# nothing\n", {}, "has no edges; --num-nodes"),
+        ("0 1\n1 5\n", {}, "gaps: ids run to 5, but 3 below it do not occur, the first is 2; --num-nodes 6"),
+        ("1 2\n2 3\n", {}, "the first is 0"),
+        ("0 1\n1 1000000000000\n", {}, "has gaps"),
+        ("0 1\n1 2\n", {"num_nodes": 2}, "--num-nodes 2: .* nodes up to 2"),
+        ("0 1\n", {"num_nodes": 10**15}, "memory"),
+        ("0 1\n", {"num_nodes": -1}, "--num-nodes -1"),
+        ("0 1\n1 -2\n", {}, "line 2: id -2 is negative"),
+        ("0 1\n1 x\n", {}, "line 2: id 'x' is not an integer"),
+        ("0 1\n1 99999999999999999999\n", {}, "line 2: .*too large"),
+        ("0 1\n1\n", {}, "line 2: '1' lacks two ids"),
+        ("0 1 2.0\n1 2 much\n", {}, "line 2: weight 'much' is not a finite number"),
+        ("0 1 2.0\n1 2 nan\n", {}, "line 2: weight 'nan'"),
+        ("0 1 2.0\n1 2\n", {}, "line 2: .*as on the lines before"),
+        ("0 1\n", {"weights": "length"}, "--weights length: .* 2 columns and no header"),
+        ("u,v,w\n0,1,2\n", {"weights": "length"}, "columns u, v, w"),
+        ("a b\nb a\n", {"num_nodes": 3}, "names 2 nodes"),
+        ("just some words of a letter\n" * 3, {"weights": "9"}, "--weights 9"),
+        ("word\n", {}, "line 1: 'word' is not an edge"),
+        (b"0 1\n\xff\xfe 2\n", {}, "line 2: this is not text"),
+        (b"0 1\n\0\0\0", {}, "line 2: this is not text"),
+        (b"0" * 10_000_000, {}, "line 1 is longer than"),
+        (b"\x80\x04\x95", {}, "a pickle, which is not loaded"),
+        ("graph [\n", {}, "GML: save it as GraphML"),
+        ("%%MatrixMarket matrix coordinate complex general\n1 1 0\n", {}, "line 1: a graph is real"),
+        ("%%MatrixMarket matrix coordinate real general\n2 3 0\n", {}, "line 2: the matrix is 2 x 3"),
+        ("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 3 1.0\n", {}, r"outside 1\.\.2"),
+        (
+            "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 2 1.0\n",
+            {},
+            "declares 2 entries and has 1",
+        ),
+        (
+            "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 x\n",
+            {},
+            "line 3: '1 2 x' is not an entry",
+        ),
+        (
+            "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2\n",
+            {},
+            "2 numbers on a line, expected 3",
+        ),
+        ("%%MatrixMarket matrix array real general\n9999999 9999999\n1\n", {}, "memory"),
+        ("<html></html>", {}, "XML without a <graph>"),
+        ("<graphml><graph>", {}, "line 1, column 17: no element found"),
+        (XML.format('<node id="a"/><edge source="a" target="b"/>'), {}, "line 1: there is no node 'b'"),
+        (XML.format('<node id="a"/><node id="a"/>'), {}, "node 'a' is there twice"),
+        (
+            XML.format('<node id="a"/><edge source="a" target="a"><data key="w">x</data></edge>'),
+            {},
+            "weight 'x'",
+        ),
+        ('<!DOCTYPE a [<!ENTITY b "cc">]><graphml><graph/></graphml>', {}, "entities are not read"),
+        ("{", {}, "line 1, column 2"),
+        ('{"a": 1}', {}, "not node-link"),
+        ('{"nodes": [], "links": [{"source": 1}]}', {}, r"links\[0\]: an edge has 'source' and 'target'"),
+        (
+            '{"nodes": [{"id": 1}], "edges": [{"source": 1, "target": 2}]}',
+            {},
+            r"edges\[0\]: there is no node '2'",
+        ),
+        ('{"a":' * 200_000, {}, "nested too deeply"),
+    ],
+    ids=lambda value: str(value)[:40] if not isinstance(value, dict) else "",
+)
+def test_what_cannot_be_read(write, content, options, message):
+    with pytest.raises(PeError, match=message) as caught:
+        read_graph(write(content), **options)
+    assert "\n" not in str(caught.value)
+
+
+def packed(**arrays):
+    data = io.BytesIO()
+    np.savez(data, **arrays)
+    return data.getvalue()
+
+
+def saved(array):
+    data = io.BytesIO()
+    np.save(data, array, allow_pickle=True)
+    return data.getvalue()
+
+
+HUGE = saved(np.zeros((2, 3), dtype=np.int64)).replace(b"(2, 3), }", b"(2, 99999999999999), }")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (saved(np.array([[0, -1], [1, 2], [3, 4]]).T), "negative id in edge 0"),
+        (saved(np.zeros((3, 4))), "a graph is edge_index"),
+        (saved(np.zeros((2, 3))), "ids in edge_index are integers"),
+        (saved(np.array([[0, None]], dtype=object)), "Python objects"),
+        (saved(np.zeros((2, 30), dtype=int))[:-50], "broken"),
+        (HUGE, "memory|broken"),
+        (packed(edge_index=np.zeros((2, 3), int))[:-80], "broken"),
+        (packed(a=[1], b=[2]), "neither a matrix of scipy.sparse"),
+        (packed(edge_index=np.array([[0, 1, 5], [1, 2, 0]]), num_nodes=3), "num_nodes 3"),
+        (packed(format="csr", shape=[2, 3], data=[1.0]), "an adjacency matrix is square"),
+        (packed(format="dia", shape=[2, 2], data=[1.0]), "stored as 'dia'"),
+        (packed(format="csr", shape=[2, 2], data=[1.0], indptr=[0, 5, 1], indices=[0]), "indptr"),
+        (packed(format="csr", shape=[2, 2], data=[1.0], indptr=[0, 0, 1], indices=[7]), "outside its shape"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_arrays_that_cannot_be_read(write, content, message):
+    with pytest.raises(PeError, match=message):
+        read_graph(write(content))
+
+
+def test_no_such_file_and_folders(tmp_path):
+    for path in (str(tmp_path / "none"), str(tmp_path)):
+        with pytest.raises(PeError):
+            read_graph(path)
+
+
+def test_cut_and_garbled_files_give_errors_of_one_kind(write, tmp_path):
+    """Every format cut at many places, and with bytes replaced: an answer or a PeError, nothing else."""
+    rng = np.random.default_rng(0)
+    scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.csr_matrix(np.array(TRIANGLE, dtype=float)))
+    texts = [
+        (tmp_path / "a.npz").read_bytes(),
+        saved(np.array([[0, 1, 2], [1, 2, 0]])),
+        packed(edge_index=np.array([[0, 1, 2], [1, 2, 0]])),
+        gzip.compress(b"0 1\n1 2\n2 0\n"),
+        b"%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n2 1 1.0\n3 1 2\n",
+        XML.format('<node id="a"/><edge source="a" target="a"><data key="w">1</data></edge>').encode(),
+        b'{"nodes": [{"id": 1}, {"id": 2}], "edges": [{"source": 1, "target": 2}]}',
+        b"source,target,weight\n0,1,2.5\n1,2,3\n",
+    ]
+    for text in texts:
+        for _ in range(60):
+            broken = bytearray(text[: rng.integers(1, len(text) + 1)])
+            for _ in range(rng.integers(0, 3)):
+                broken[rng.integers(len(broken))] = rng.integers(256)
+            try:
+                read_graph(write(bytes(broken)))
+            except PeError:
+                continue
