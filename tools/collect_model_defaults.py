@@ -49,6 +49,11 @@ def main() -> None:
         entry = describe(cls, rotary.get(cls.__name__))
         if entry:
             entries.setdefault(cls.model_type or cls.__name__, entry)
+    for entry in entries.values():
+        for key in [
+            key for key in entry.get("parts", {}) if "rope" not in entries.get(entry["components"][key], {})
+        ]:
+            del entry["parts"][key]
     keep = reachable(entries)
     record = {
         "source": f"transformers {transformers.__version__}, configuration_*.py and modeling_*.py",
@@ -127,6 +132,9 @@ def describe(cls: type[PreTrainedConfig], rotary: type | None) -> dict[str, Any]
     components = components_of(config)
     if components:
         entry["components"] = components
+        changed = changed_parts(cls, config)
+        if changed:
+            entry["parts"] = changed
     if aliases:
         entry["aliases"] = aliases
     if fields:
@@ -255,6 +263,43 @@ def components_of(config: PreTrainedConfig) -> dict[str, str]:
         if isinstance(nested, PreTrainedConfig):
             found[key] = nested.model_type or type(nested).__name__
     return found
+
+
+def changed_parts(cls: type[PreTrainedConfig], config: PreTrainedConfig) -> dict[str, Any]:
+    """Where a composite fills its nested configuration otherwise than the nested class does by itself.
+
+    `merged` says that it also does so where the file has that part but not the value.
+    """
+    found = {}
+    for key in getattr(config, "sub_configs", {}) or {}:
+        nested = getattr(config, key, None)
+        if not isinstance(nested, PreTrainedConfig):
+            continue
+        own = positional(type(nested)())
+        here = {name: value for name, value in positional(nested).items() if value != own.get(name)}
+        if not here:
+            continue
+        if getattr(nested, "head_dim", None) is not None:  # else it would follow from the changed sizes
+            here["head_dim"] = nested.head_dim
+        try:
+            given = positional(getattr(cls(**{key: {}}), key))
+        except Exception:
+            given = own
+        found[key] = {**here, "merged": all(given.get(name) == value for name, value in here.items())}
+    return found
+
+
+def positional(config: PreTrainedConfig) -> dict[str, Any]:
+    """The values of a configuration that its table comes from, under their usual names."""
+    values = {}
+    for key in (*GEOMETRY, "rope_parameters"):
+        try:
+            value = getattr(config, key, None)
+        except Exception:  # differs by layer
+            continue
+        if value is not None:
+            values[key] = value
+    return values
 
 
 def layout(rotary: type, config: PreTrainedConfig) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pe_cli.errors import PeError, no_such
-from pe_cli.models.defaults import defaults
+from pe_cli.models.defaults import defaults, part_defaults
 from pe_cli.models.read import Configuration
 from pe_cli.models.schemes import SCHEMES
 
@@ -66,7 +66,7 @@ def parts(config: Configuration, component: str | None) -> Iterator[tuple[Config
 
 def describes_itself(config: Configuration) -> bool:
     """Whether position parameters and a width are at this level."""
-    known = defaults(config.model_type)
+    known = config.known
     if config.model_type in SCHEMES:
         return True
     if known.known and known.rope is None and known.theta is None:
@@ -91,7 +91,9 @@ def _nested(config: Configuration, name: str, component: str, notes: list[str]) 
         own = values.get("model_type")
         # Old checkpoints repeat the type of the whole in a part.
         model_type = parts.get(name, "") if own in (None, "", config.model_type) else str(own)
-        return Configuration(config.file, values, path, model_type or str(own or ""))
+        model_type = model_type or str(own or "")
+        part = part_defaults(config.model_type, name, model_type, given=True)
+        return Configuration(config.file, values, path, model_type, part)
     if values is not None and name not in parts:
         raise PeError(f"{config.file}: {path} is no configuration, so it cannot be --component {component}")
     if name not in parts and not (TEXT.search(name) and _holds_text(config)):
@@ -105,8 +107,9 @@ def _nested(config: Configuration, name: str, component: str, notes: list[str]) 
             if not isinstance(value, Mapping) or key.startswith("rope")
         }
         return Configuration(config.file, flat, config.path, model_type)
-    notes.append(f"{path} is not in {config.file}: everything is {defaults(model_type).described()}")
-    return Configuration(config.file, {}, path, model_type)
+    part = part_defaults(config.model_type, name, model_type, given=False)
+    notes.append(f"{path} is not in {config.file}: everything is {part.described()}")
+    return Configuration(config.file, {}, path, model_type, part)
 
 
 def _holds_text(config: Configuration) -> bool:

@@ -7,7 +7,7 @@ themselves. `REMOTE` adds model types whose code lives beside their checkpoints.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -84,6 +84,7 @@ class Defaults:
     scaled: tuple[str, ...] = ()
     sections: tuple[int, ...] | None = None
     components: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
     layout: str = "half"
     axial: bool = False
     interleaved: bool = False
@@ -132,6 +133,7 @@ def defaults(model_type: str) -> Defaults:
         scaled=tuple(entry.get("scaled", ())),
         sections=tuple(entry["sections"]) if "sections" in entry else None,
         components=entry.get("components", {}),
+        parts=entry.get("parts", {}),
         layout=entry.get("layout", "half"),
         axial=entry.get("axial", False),
         interleaved=entry.get("interleaved", False),
@@ -140,6 +142,27 @@ def defaults(model_type: str) -> Defaults:
         attention_factor=entry.get("attention_factor"),
         head_multiple=entry.get("head_multiple", 1),
         module=entry.get("rotary", ""),
+    )
+
+
+def part_defaults(outer: str, key: str, model_type: str, *, given: bool) -> Defaults:
+    """What is known of the part `key` of a composite, which may fill it otherwise than its own class would.
+
+    `given` says that the file has that part; most composites then leave the rest to its own class.
+    """
+    known, composite = defaults(model_type), defaults(outer)
+    changed = dict(composite.parts.get(key, {}))
+    merged = changed.pop("merged", False)
+    if not changed or model_type != composite.components.get(key) or (given and not merged):
+        return known
+    rope = changed.pop("rope_parameters", known.rope)
+    return replace(
+        known,
+        fields={**known.fields, **changed},
+        rope=rope,
+        model_type=outer,
+        name=composite.name,
+        source=composite.source,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.errors import PeError
+from pe_cli.models.defaults import Defaults, defaults
 
 NAMES = ("config.json", "params.json", "model_index.json")
 GGUF_MAGIC = b"GGUF"
@@ -34,13 +35,19 @@ META_SCALING = {
 class Configuration:
     """The keys and values of a configuration, or of one nested in it at the dotted `path`.
 
-    `file` is what the user typed, for messages.
+    `file` is what the user typed, for messages; `part` is what a composite assumes of this part of it.
     """
 
     file: str
     values: Mapping[str, Any]
     path: str = ""
     model_type: str = ""
+    part: Defaults | None = None
+
+    @property
+    def known(self) -> Defaults:
+        """What is known of the model type, here."""
+        return self.part or defaults(self.model_type)
 
     def key(self, name: str) -> str:
         """The full path of a key, for messages."""

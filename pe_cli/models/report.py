@@ -10,7 +10,6 @@ from typing import Any
 from pe_cli.encodings.rope_scaling import frequencies
 from pe_cli.errors import PeError
 from pe_cli.models.components import parts
-from pe_cli.models.defaults import defaults
 from pe_cli.models.layers import layer_tables
 from pe_cli.models.read import Configuration, is_gguf, read_configuration
 from pe_cli.models.resolve import resolve, resolve_configuration
@@ -144,7 +143,7 @@ def _gguf_tables(spec: str, layer_type: str | None, seq_len: int | None) -> Iter
 
 def _labels(config: Configuration) -> list[str | None]:
     """The layer types that have a table of their own, or None for one table."""
-    ledger = Ledger(config, defaults(config.model_type))
+    ledger = Ledger(config)
     labels: list[str | None] = [s.label for s in SCHEMES.get(config.model_type, ()) if s.label]
     if not labels and config.model_type not in SCHEMES:
         labels = [
@@ -155,7 +154,7 @@ def _labels(config: Configuration) -> list[str | None]:
 
 def _longest(config: Configuration, label: str | None) -> int | None:
     """The length for which a table that depends on it is shown: the longest of the model."""
-    ledger = Ledger(config, defaults(config.model_type))
+    ledger = Ledger(config)
     rope = None if config.model_type in SCHEMES else layer_tables(ledger).get(label)
     if rope is None or scaling_type(ledger, rope)[0] not in BY_LENGTH:
         return None

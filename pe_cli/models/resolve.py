@@ -9,7 +9,7 @@ from pe_cli.errors import PeError, no_such
 from pe_cli.models import layers, scalings, side, sizes
 from pe_cli.models.axes import axial_arguments, axis_count, is_axial, section_arguments
 from pe_cli.models.components import choose
-from pe_cli.models.defaults import defaults, known_types
+from pe_cli.models.defaults import known_types
 from pe_cli.models.read import Configuration, is_gguf, read_configuration
 from pe_cli.models.resolved import Found, Ledger, Resolved
 from pe_cli.models.schemes import REFUSED, SCHEMES, Scheme
@@ -63,7 +63,7 @@ def resolve_configuration(
 ) -> Resolved:
     """`resolve` for a configuration that is read already."""
     chosen, notes = choose(config, component)
-    ledger = Ledger(chosen, defaults(chosen.model_type))
+    ledger = Ledger(chosen)
     ledger.notes.extend(notes)
     if chosen.model_type in REFUSED:
         raise PeError(
@@ -78,7 +78,7 @@ def resolve_configuration(
 
 def layer_types(config: Configuration) -> tuple[str, ...]:
     """The layer types of a configuration that have a table."""
-    ledger = Ledger(config, defaults(config.model_type))
+    ledger = Ledger(config)
     if config.model_type in SCHEMES:
         return tuple(s.label for s in SCHEMES[config.model_type] if s.label)
     return tuple(label for label, rope in layers.layer_tables(ledger).items() if label and rope is not None)

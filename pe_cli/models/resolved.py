@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.errors import PeError
-from pe_cli.models.defaults import Defaults
 from pe_cli.models.read import Configuration
 
 # What other configurations call the same thing, tried after the model class's own name for it.
@@ -88,8 +87,8 @@ class Resolved:
 class Ledger:
     """Looks values up in a configuration and in its model class, and notes their origin."""
 
-    def __init__(self, config: Configuration, known: Defaults) -> None:
-        self.config, self.known = config, known
+    def __init__(self, config: Configuration) -> None:
+        self.config, self.known = config, config.known
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
         self.notes: list[str] = []

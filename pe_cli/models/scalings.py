@@ -47,7 +47,7 @@ def scaling_type(ledger: Ledger, rope: Rope) -> tuple[str, Found | None]:
         trouble = no_such("rope_type", found.value, TYPES)
         raise PeError(f"{ledger.config.file}: {found.origin}: {trouble}")
     name = TYPES[found.value]
-    if name == "yarn" and ledger.known.model_type in LONGROPE_FAMILIES:
+    if name == "yarn" and ledger.config.model_type in LONGROPE_FAMILIES:
         ledger.note(f"{found.origin} says yarn, which this family means as longrope")
         name = "longrope"
     if name == "dynamic-ntk" and rope.values.get("alpha"):

@@ -100,7 +100,7 @@ def width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple[
     partial = _partial(ledger, rope, label)
     if direct is not None:
         return _rotated_part(ledger, direct, partial), None
-    if rotary is not None and partial is None and ledger.known.model_type in ROTARY_DIM_COUNTS:
+    if rotary is not None and partial is None and ledger.config.model_type in ROTARY_DIM_COUNTS:
         return _recorded(ledger, rotary, "rotary_dim"), None
     head = head_dim(ledger, label)
     part = 1.0 if partial is None else float(ledger.number(partial))
