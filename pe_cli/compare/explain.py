@@ -24,6 +24,8 @@ from pe_cli.identify.result import plain
 Array = NDArray[np.float64]
 ROUGH_ROWS = 256
 LARGEST = 1 << 25
+SEARCHED = 1 << 17
+SEARCHED_WHOLE = 1 << 22
 FEWEST = 6  # numbers: fewer agree by chance
 
 
@@ -66,14 +68,14 @@ def explain(
     """
     if a.dtype.kind == "c" or b.dtype.kind == "c":
         return _by_identity(Explanation(), _known(a, names[0], companions[0]), _known(b, names[1], companions[1]))
-    left, right = _flat(a), _flat(b)
+    left, right = _shortened(_flat(a), _flat(b))
     precisions = stored_precision(a), stored_precision(b)
-    moved, chains = _one_move(left, right, precisions)
+    moved = _one_move(left, right, precisions)
     known = _known(a, names[0], companions[0]), _known(b, names[1], companions[1])
     spectral = _by_identity(Explanation(), *known)
-    best = min((moved, spectral), key=_cost)
+    best = min((spectral, moved) if _are_frequencies(*known) else (moved, spectral), key=_cost)
     if _cost(best) > 2:
-        best = min((best, _two_moves(chains, left, right, precisions)), key=_cost)
+        best = min((best, _two_moves(left, right, precisions)), key=_cost)
     if not best.causes:
         best = _after_a_move(left, right, names) or spectral
     best.identified, best.parting = known, spectral.parting
@@ -106,26 +108,36 @@ def _flat(table: NDArray[Any]) -> Array:
     return values.reshape(values.shape[0], -1) if values.ndim else values.reshape(1, 1)
 
 
-def _one_move(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> tuple[Explanation, list[Change]]:
-    """The best explanation by a scale, a rounding and at most one move; and the moves that were tried."""
+def _are_frequencies(a: Identified | None, b: Identified | None) -> bool:
+    """Vectors of frequencies, whose scaling looks like a change of size."""
+    return all(known is not None and known.facts.get("layout") in ("inv-freq", "mlx-freqs") for known in (a, b))
+
+
+def _shortened(a: Array, b: Array) -> tuple[Array, Array]:
+    """The first rows of long tables; whole ones where rows and columns may be exchanged."""
+    if max(a.size, b.size) <= SEARCHED or (a.shape[1] != b.shape[1] and max(a.size, b.size) <= SEARCHED_WHOLE):
+        return a, b
+    rows = max(64, SEARCHED // max(a.shape[1], b.shape[1]))
+    return a[:rows], b[:rows]
+
+
+def _one_move(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> Explanation:
+    """The best explanation by a scale, a rounding and at most one move."""
     direct = _agree(a, b, precisions)
     if direct is not None:
-        return _told([], direct, a, b), []
-    best, tried = Explanation(), []
+        return _told([], direct, a, b)
+    best = Explanation()
     for change in _next(a, b):
-        tried.append(change)
         agreed = _agree(change.a, change.b, precisions)
         if agreed is not None:
             best = min((best, _told([change], agreed, a, b)), key=_cost)
-    return best, tried
+    return best
 
 
-def _two_moves(
-    tried: list[Change], a: Array, b: Array, precisions: tuple[Precision, Precision]
-) -> Explanation:
+def _two_moves(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> Explanation:
     """The best explanation by two moves, a scale and a rounding."""
     best = Explanation()
-    for first in tried:
+    for first in _next(a, b):
         for second in _next(first.a, first.b):
             if second.cause == first.cause or (first.cause, second.cause) in NEEDLESS:
                 continue

@@ -36,6 +36,8 @@ def transpose(a: Array, b: Array) -> Iterator[Change]:
     turned = a.shape[::-1]
     if turned == b.shape or (a.shape != b.shape and (turned[0] == b.shape[0] or turned[1] == b.shape[1])):
         yield Change("transpose", {}, np.ascontiguousarray(a.T), b)
+        if turned != b.shape:
+            yield Change("transpose", {}, a, np.ascontiguousarray(b.T))
 
 
 def _alternate(width: int) -> NDArray[np.intp]:

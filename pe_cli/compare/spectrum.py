@@ -257,8 +257,13 @@ def _by_facts(a: Identified, b: Identified) -> Found:
               "start": "offset", "prefix_rows": "padding-row", "scaling": "scaling", "factor": "factor", "form": "layout"}
     for name, cause in causes.items():
         x, y = a.facts.get(name), b.facts.get(name)
+        if cause == "factor" and a.facts.get("scaling") != b.facts.get("scaling"):
+            continue
         if x != y and not (cause == "scaling" and {x, y} <= {None, "none"}):
-            found.causes.append((cause, {"from": x, "to": y}, None))
+            facts = {"from": x, "to": y}
+            if cause == "scaling":
+                facts |= {part: b.facts[part] for part in ("factor", *SCALING_PARTS) if part in b.facts}
+            found.causes.append((cause, facts, None))
     if found.causes and a.precision != b.precision and a.precision and b.precision:
         found.causes.append(("dtype-rounding", {"from": a.precision, "to": b.precision}, None))
     return found
