@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from pe_cli.errors import PeError
 from pe_cli.interpolation import coordinates, spline_matrix
-from pe_cli.resample import FRESH, METHODS, Options, axis_taps, filler, resample
+from pe_cli.resample import METHODS, Options, axis_taps
+from pe_cli.taps import FRESH, filler, resample
 
 RNG = np.random.default_rng(20)
 TABLE = RNG.standard_normal((12, 5)).astype(np.float32)

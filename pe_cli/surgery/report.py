@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.resample import FRESH
 from pe_cli.surgery.layout import Layout
 from pe_cli.surgery.rows import Outliers
+from pe_cli.taps import FRESH
 
 LAGS = (1, 2, 4)
 BLOCK = 1 << 16  # elements

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.formats import TensorSpec
-from pe_cli.resample import FRESH, METHODS, axis_taps, filler, resample, row_sources
+from pe_cli.resample import METHODS, axis_taps
 from pe_cli.surgery import sinusoids
 from pe_cli.surgery.find import Kind
 from pe_cli.surgery.layout import Layout
 from pe_cli.surgery.presets import REGENERATE, Way, advice
 from pe_cli.surgery.report import TableReport, account, geometry, warn
 from pe_cli.surgery.rows import Outliers, norms, outliers
+from pe_cli.taps import FRESH, filler, resample, row_sources
 
 
 @dataclass(frozen=True)
