@@ -24,13 +24,16 @@ def diff_command(
         float, typer.Option("--rtol", metavar="X", min=0, help="Relative tolerance, of |b|.")
     ] = 0.0,
     ulp: Annotated[
-        int, typer.Option("--ulp", metavar="N", min=0, help="Also same: at most N steps of the narrower type.")
+        int,
+        typer.Option("--ulp", metavar="N", min=0, help="Also same: at most N steps of the narrower type."),
     ] = 0,
     tensor_a: Annotated[
-        str | None, typer.Option("--tensor-a", metavar="KEY", help="The tensor of A, where there are several.")
+        str | None,
+        typer.Option("--tensor-a", metavar="KEY", help="The tensor of A, where there are several."),
     ] = None,
     tensor_b: Annotated[
-        str | None, typer.Option("--tensor-b", metavar="KEY", help="The tensor of B, where there are several.")
+        str | None,
+        typer.Option("--tensor-b", metavar="KEY", help="The tensor of B, where there are several."),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -48,7 +51,10 @@ def diff_command(
     if a == "-" and b == "-":
         raise PeError("both sides are '-': stdin can be read once; save one of them to a file")
     tolerance = Tolerance(atol, rtol, ulp)
-    named = (tensor_a is not None or split_spec(a)[1] is not None, tensor_b is not None or split_spec(b)[1] is not None)
+    named = (
+        tensor_a is not None or split_spec(a)[1] is not None,
+        tensor_b is not None or split_spec(b)[1] is not None,
+    )
     with open_source(a, tensor=tensor_a) as left, open_source(b, tensor=tensor_b) as right:
         report = compare_sources(left, right, named, tolerance)
     if plot:

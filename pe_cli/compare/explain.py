@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.compare.moves import MOVES, Change
+from pe_cli.compare.moves import MOVES, Change, sign
 from pe_cli.compare.spectrum import spectral_causes
 from pe_cli.identify import Identified, identify
 from pe_cli.identify.laws import roundest
@@ -22,9 +22,10 @@ from pe_cli.identify.precision import Precision, stored_precision
 from pe_cli.identify.result import plain
 
 Array = NDArray[np.float64]
-ROUGH_ROWS = 256
+GLANCES = (12, 256)
 LARGEST = 1 << 25
 SEARCHED = 1 << 17
+GLANCED = 1 << 13
 SEARCHED_WHOLE = 1 << 22
 FEWEST = 6  # numbers: fewer agree by chance
 
@@ -67,7 +68,9 @@ def explain(
     `companions` are the other tensors of the two files, by which cosines and sines are read together.
     """
     if a.dtype.kind == "c" or b.dtype.kind == "c":
-        return _by_identity(Explanation(), _known(a, names[0], companions[0]), _known(b, names[1], companions[1]))
+        return _by_identity(
+            Explanation(), _known(a, names[0], companions[0]), _known(b, names[1], companions[1])
+        )
     left, right = _shortened(_flat(a), _flat(b))
     precisions = stored_precision(a), stored_precision(b)
     moved = _one_move(left, right, precisions)
@@ -110,12 +113,16 @@ def _flat(table: NDArray[Any]) -> Array:
 
 def _are_frequencies(a: Identified | None, b: Identified | None) -> bool:
     """Vectors of frequencies, whose scaling looks like a change of size."""
-    return all(known is not None and known.facts.get("layout") in ("inv-freq", "mlx-freqs") for known in (a, b))
+    return all(
+        known is not None and known.facts.get("layout") in ("inv-freq", "mlx-freqs") for known in (a, b)
+    )
 
 
 def _shortened(a: Array, b: Array) -> tuple[Array, Array]:
     """The first rows of long tables; whole ones where rows and columns may be exchanged."""
-    if max(a.size, b.size) <= SEARCHED or (a.shape[1] != b.shape[1] and max(a.size, b.size) <= SEARCHED_WHOLE):
+    if max(a.size, b.size) <= SEARCHED or (
+        a.shape[1] != b.shape[1] and max(a.size, b.size) <= SEARCHED_WHOLE
+    ):
         return a, b
     rows = max(64, SEARCHED // max(a.shape[1], b.shape[1]))
     return a[:rows], b[:rows]
@@ -135,10 +142,27 @@ def _one_move(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> Ex
 
 
 def _two_moves(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> Explanation:
-    """The best explanation by two moves, a scale and a rounding."""
+    """The best explanation by two moves, a scale and a rounding.
+
+    Looked for in the first rows, and in the whole where its numbers are the same in another order.
+    """
+    rows = max(64, GLANCED // max(a.shape[1], b.shape[1]))
+    if max(len(a), len(b)) <= 2 * rows:
+        return _search(a, b, precisions)
+    glance = _search(a[:rows], b[:rows], precisions)
+    if glance.causes:
+        found = _search(a, b, precisions, only={cause.cause for cause in glance.causes})
+        if found.causes:
+            return found
+    return _search(a, b, precisions) if _same_numbers(a, b) else Explanation()
+
+
+def _search(
+    a: Array, b: Array, precisions: tuple[Precision, Precision], only: set[str] | None = None
+) -> Explanation:
     best = Explanation()
-    for first in _next(a, b):
-        for second in _next(first.a, first.b):
+    for first in _next(a, b, only):
+        for second in _next(first.a, first.b, only):
             if second.cause == first.cause or (first.cause, second.cause) in NEEDLESS:
                 continue
             agreed = _agree(second.a, second.b, precisions)
@@ -149,21 +173,35 @@ def _two_moves(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> E
     return best
 
 
+def _same_numbers(a: Array, b: Array) -> bool:
+    """Whether the largest sizes, in units of the root mean square, are the same: what moves do not change."""
+    few = min(64, a.size, b.size)
+    top = []
+    for side in (a, b):
+        size = np.abs(np.nan_to_num(side)).reshape(-1)
+        largest = np.partition(size, -few)[-few:]
+        top.append(np.sort(largest) / max(float(np.sqrt(np.mean(size**2))), 1e-300))
+    return bool(np.allclose(top[0], top[1], rtol=0.01))
+
+
 NEEDLESS = {("length", "padding-row"), ("length", "offset"), ("offset", "length")}
 
 
-def _next(a: Array, b: Array) -> Iterator[Change]:
-    for move in MOVES:
-        yield from move(a, b)
+def _next(a: Array, b: Array, only: set[str] | None = None) -> Iterator[Change]:
+    for move, cause in MOVES.items():
+        if only is None or cause in only:
+            yield from move(a, b)
 
 
 def _agree(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> list[Cause] | None:
     """Equal, up to a scale and to rounding to the narrower type: the causes for that, none if equal."""
     if a.shape != b.shape or a.size < FEWEST:
         return None
-    # most candidates are wrong in the first rows
-    if not _close(a[:ROUGH_ROWS], b[:ROUGH_ROWS], precisions) and _scale(a[:ROUGH_ROWS], b[:ROUGH_ROWS], precisions) is None:
-        return None
+    for rows in GLANCES:  # most candidates are wrong in the first rows
+        if rows < len(a) and not (
+            _close(a[:rows], b[:rows], precisions) or _scale(a[:rows], b[:rows], precisions) is not None
+        ):
+            return None
     if np.array_equal(a, b, equal_nan=True):
         return []
     if _close(a, b, precisions):
@@ -181,7 +219,13 @@ def _rounding(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> li
     first, second = precisions
     if first.name != second.name:
         return [Cause("dtype-rounding", {"from": first.name, "to": second.name}, 0.0)]
-    return [Cause("float32-angles" if first.name in ("float32", "float64") else "dtype-rounding", {}, float(np.nanmax(np.abs(a - b))))]
+    return [
+        Cause(
+            "float32-angles" if first.name in ("float32", "float64") else "dtype-rounding",
+            {},
+            float(np.nanmax(np.abs(a - b))),
+        )
+    ]
 
 
 def _close(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> bool:
@@ -210,7 +254,11 @@ def _scale(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> float
     for tried in (short, ratio):
         made = x * tried
         apart = np.abs(made - y)
-        if (apart <= 2.02 * coarse.half_ulp(np.maximum(np.abs(made), np.abs(y))) + 2.4e-7 * np.abs(y) * (coarse.unit < 1e-6)).all():
+        if (
+            apart
+            <= 2.02 * coarse.half_ulp(np.maximum(np.abs(made), np.abs(y)))
+            + 2.4e-7 * np.abs(y) * (coarse.unit < 1e-6)
+        ).all():
             return tried
     return None
 
@@ -262,6 +310,4 @@ def _next_alone(table: Array, other: Array) -> Iterator[Change]:
     """Moves of one table that hide what it is."""
     if table.ndim == 2 and min(table.shape) > 1:
         yield Change("transpose", {}, np.ascontiguousarray(table.T), other)
-    for move in MOVES:
-        if move.__name__ == "sign":
-            yield from move(table, np.empty((0, table.shape[-1])))
+    yield from sign(table, np.empty((0, table.shape[-1])))

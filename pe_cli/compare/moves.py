@@ -42,12 +42,14 @@ def transpose(a: Array, b: Array) -> Iterator[Change]:
 
 def _alternate(width: int) -> NDArray[np.intp]:
     """Columns of two halves, dealt out in turn."""
-    return np.arange(width).reshape(2, -1).T.reshape(-1)
+    columns: NDArray[np.intp] = np.arange(width).reshape(2, -1).T.reshape(-1)
+    return columns
 
 
 def _gather(width: int) -> NDArray[np.intp]:
     """Even columns, then odd columns."""
-    return np.arange(width).reshape(-1, 2).T.reshape(-1)
+    columns: NDArray[np.intp] = np.arange(width).reshape(-1, 2).T.reshape(-1)
+    return columns
 
 
 def layout(a: Array, b: Array) -> Iterator[Change]:
@@ -61,7 +63,12 @@ def layout(a: Array, b: Array) -> Iterator[Change]:
         if width % 4 == 0:
             quarter = width // 4
             blocks = np.arange(width).reshape(4, quarter)
-            yield Change("layout", {"from": "sin|sin|cos|cos", "to": "sin|cos|sin|cos"}, a[:, blocks[[0, 2, 1, 3]].reshape(-1)], b)
+            yield Change(
+                "layout",
+                {"from": "sin|sin|cos|cos", "to": "sin|cos|sin|cos"},
+                a[:, blocks[[0, 2, 1, 3]].reshape(-1)],
+                b,
+            )
     if b.shape[1] == 2 * width:
         yield Change("layout", {"from": "split", "to": "half"}, np.concatenate([a, a], axis=1), b)
         yield Change("layout", {"from": "split", "to": "adjacent"}, np.repeat(a, 2, axis=1), b)
@@ -131,7 +138,7 @@ def _distance(rows: Array, target: Array) -> Array:
     length = np.linalg.norm(rows, axis=1) * np.linalg.norm(target)
     with np.errstate(divide="ignore", invalid="ignore"):
         cosine = rows @ target / length
-    return np.nan_to_num(1 - cosine, nan=2.0)
+    return np.asarray(np.nan_to_num(1 - cosine, nan=2.0))
 
 
 def shorter(a: Array, b: Array) -> Iterator[Change]:
@@ -228,14 +235,14 @@ def _blocks(joined: NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 # In the order in which they are tried: what is simplest to say comes first.
-MOVES: tuple[Move, ...] = (
-    padding_row,
-    offset,
-    transpose,
-    swap,
-    layout,
-    sign,
-    shorter,
-    permutation,
-    eigenvectors,
-)
+MOVES: dict[Move, str] = {
+    padding_row: "padding-row",
+    offset: "offset",
+    transpose: "transpose",
+    swap: "swap-sin-cos",
+    layout: "layout",
+    sign: "sign",
+    shorter: "length",
+    permutation: "permutation",
+    eigenvectors: "eigenvector-sign",
+}

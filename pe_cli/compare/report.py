@@ -14,7 +14,7 @@ from pe_cli.compare.spectrum import spectral_causes
 from pe_cli.compare.stream import Comparison, Metrics, Spare, Tolerance, compare
 from pe_cli.errors import PeError
 from pe_cli.formats import TensorSpec
-from pe_cli.identify import identify
+from pe_cli.identify import Identified, identify
 from pe_cli.sources import Source
 
 SCHEMA = "pe.diff/1"
@@ -35,7 +35,9 @@ class Difference:
 
     @property
     def same_shape(self) -> bool:
-        return self.a is not None and self.b is not None and _squeezed(self.a.shape) == _squeezed(self.b.shape)
+        return (
+            self.a is not None and self.b is not None and _squeezed(self.a.shape) == _squeezed(self.b.shape)
+        )
 
     @property
     def equal(self) -> bool:
@@ -178,7 +180,8 @@ def _pairing(
 
 def _compare_pair(a: Source, name_a: str, b: Source, name_b: str, tolerance: Tolerance) -> Difference:
     pair = Difference(a.spec(name_a), b.spec(name_b))
-    assert pair.a is not None and pair.b is not None
+    assert pair.a is not None
+    assert pair.b is not None
     if pair.same_shape and pair.a.shape == pair.b.shape:
         pair.metrics = compare(a, name_a, b, name_b, tolerance)
         if pair.metrics.same:
@@ -189,7 +192,9 @@ def _compare_pair(a: Source, name_a: str, b: Source, name_b: str, tolerance: Tol
         return pair
     pair.sample = left, right
     if pair.metrics is None and pair.same_shape:
-        pair.metrics = _measure(left.reshape(_squeezed(left.shape)), right.reshape(_squeezed(right.shape)), tolerance)
+        pair.metrics = _measure(
+            left.reshape(_squeezed(left.shape)), right.reshape(_squeezed(right.shape)), tolerance
+        )
         if pair.metrics.same:
             return pair
     companions = _companions(a, name_a), _companions(b, name_b)
@@ -246,7 +251,11 @@ def _measure(a: NDArray[Any], b: NDArray[Any], tolerance: Tolerance) -> Metrics:
     if a.size:
         rows = comparison.rows
         comparison.block(
-            found, 0, np.ascontiguousarray(a).reshape(rows, -1), np.ascontiguousarray(b).reshape(rows, -1), Spare()
+            found,
+            0,
+            np.ascontiguousarray(a).reshape(rows, -1),
+            np.ascontiguousarray(b).reshape(rows, -1),
+            Spare(),
         )
     return found
 
@@ -270,13 +279,13 @@ def _on_shared_rows(
 
 def _joint(a: Source, b: Source) -> Explanation:
     """Files that hold the same encoding in different tensors, such as one table against cosines and sines."""
-    known = []
+    known: list[Identified | None] = []
     for source in (a, b):
         if not source.stream.seekable or len(source.tensors) > 4:
             return Explanation(notes=["the two files have no tensor name in common"])
         arrays = {name: _sample(source, spec) for name, spec in source.tensors.items()}
         held = {name: array for name, array in arrays.items() if array is not None}
-        known.append(next((found for name in held if (found := identify(held[name], name, held))), None))
+        known.append(next((one for name in held if (one := identify(held[name], name, held))), None))
     explanation = Explanation(identified=(known[0], known[1]))
     explanation.notes.append("the two files have no tensor name in common: compared as encodings")
     if known[0] is not None and known[1] is not None:
@@ -294,6 +303,10 @@ def _crosswise(report: Report) -> None:
         other = held.get(name[:at] + "sin" + name[at + 3 :]) if at >= 0 else None
         if other is None or pair.sample is None or other.sample is None:
             continue
-        if np.array_equal(pair.sample[0], other.sample[1]) and np.array_equal(pair.sample[1], other.sample[0]):
+        if np.array_equal(pair.sample[0], other.sample[1]) and np.array_equal(
+            pair.sample[1], other.sample[0]
+        ):
             for one in (pair, other):
-                one.explanation.causes = [Cause("swap-sin-cos", {"tensors": [name, other.a.name if other.a else ""]}, 0.0)]
+                one.explanation.causes = [
+                    Cause("swap-sin-cos", {"tensors": [name, other.a.name if other.a else ""]}, 0.0)
+                ]

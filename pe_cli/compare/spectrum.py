@@ -16,7 +16,16 @@ from pe_cli.identify.rotation import frequency_slack
 from pe_cli.kernels import rotations
 
 PARTING = 0.1  # radians
-SCALING_PARTS = ("original_len", "beta_fast", "beta_slow", "truncate", "low_freq_factor", "high_freq_factor", "partial", "factors")
+SCALING_PARTS = (
+    "original_len",
+    "beta_fast",
+    "beta_slow",
+    "truncate",
+    "low_freq_factor",
+    "high_freq_factor",
+    "partial",
+    "factors",
+)
 Told = tuple[str, dict[str, Any], float | None]
 
 
@@ -98,7 +107,11 @@ def spectral_causes(a: Identified, b: Identified) -> Found:
         note("amplitude", {"ratio": roundest(ratio, ratio * max(coarse.unit, 1e-7))})
     elif abs(ratio - 1) > 4 * coarse.unit and found.causes:
         cause, facts, _ = found.causes[-1]
-        found.causes[-1] = (cause, facts | {"amplitude_ratio": tidy(ratio)}, _left(state, places, target, second))
+        found.causes[-1] = (
+            cause,
+            facts | {"amplitude_ratio": tidy(ratio)},
+            _left(state, places, target, second),
+        )
     state.frequencies = other.frequencies
     _last_bits(found, first, second, target, rows, pairs, places, state)
     found.parting = _parting(first, second, rows, pairs)
@@ -145,7 +158,9 @@ def _own_magnitude(reading: Reading) -> float:
     return rope_frequencies(2 * len(reading.solved.frequencies), law.base, law.scaling, **law.parameters)[1]
 
 
-def _left(state: State, places: NDArray[np.float64], target: NDArray[np.complex128], second: Reading) -> float:
+def _left(
+    state: State, places: NDArray[np.float64], target: NDArray[np.complex128], second: Reading
+) -> float:
     """The largest difference between the second table and one made with what has been taken over so far."""
     z = rotations(places, state.frequencies, amplitude=state.amplitude)
     parts = np.concatenate([np.abs(z.real - target.real), np.abs(z.imag - target.imag)])
@@ -154,7 +169,8 @@ def _left(state: State, places: NDArray[np.float64], target: NDArray[np.complex1
 
 def _frequency_change(a: Identified, b: Identified) -> list[tuple[str, dict[str, Any]]]:
     """base, frequency-shift, scaling and factor, whichever differ."""
-    assert a.reading is not None and b.reading is not None
+    assert a.reading is not None
+    assert b.reading is not None
     first, second = a.reading.solved, b.reading.solved
     w, v = (np.array([float(x) for x in solved.frequencies]) for solved in (first, second))
     if np.allclose(w, v, rtol=3e-6, atol=0):
@@ -253,8 +269,18 @@ def _by_facts(a: Identified, b: Identified) -> Found:
     found = Found()
     if a.encoding != b.encoding or a.encoding == "learned":
         return found
-    causes = {"style": "layout", "layout": "layout", "base": "base", "shift": "frequency-shift", "amplitude": "amplitude",
-              "start": "offset", "prefix_rows": "padding-row", "scaling": "scaling", "factor": "factor", "form": "layout"}
+    causes = {
+        "style": "layout",
+        "layout": "layout",
+        "base": "base",
+        "shift": "frequency-shift",
+        "amplitude": "amplitude",
+        "start": "offset",
+        "prefix_rows": "padding-row",
+        "scaling": "scaling",
+        "factor": "factor",
+        "form": "layout",
+    }
     for name, cause in causes.items():
         x, y = a.facts.get(name), b.facts.get(name)
         if cause == "factor" and a.facts.get("scaling") != b.facts.get("scaling"):

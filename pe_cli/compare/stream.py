@@ -251,7 +251,13 @@ class Comparison:
             found.max_cosine_distance, found.max_cosine_at = float(distance[row]), first_row + row
 
     def _ulps(
-        self, found: Metrics, first_row: int, x: NDArray[Any], y: NDArray[Any], size: NDArray[Any], spare: Spare
+        self,
+        found: Metrics,
+        first_row: int,
+        x: NDArray[Any],
+        y: NDArray[Any],
+        size: NDArray[Any],
+        spare: Spare,
     ) -> None:
         target = numpy_dtype(self.narrow)
         if target.kind in "iub":
@@ -307,26 +313,32 @@ def _steps(x: NDArray[Any], y: NDArray[Any], spare: Spare) -> NDArray[Any]:
     first, second = (np.ascontiguousarray(side).view(signed) for side in (x, y))
     apart = np.bitwise_xor(first, second, out=spare.get(2, x.shape, signed))
     if apart.min() >= 0:  # no signs differ: the bits are in the order of the numbers
-        return np.abs(np.subtract(first, second, out=apart), out=apart)
+        np.abs(np.subtract(first, second, out=apart), out=apart)
+        return apart
     ordered = _in_order(first), _in_order(second)
-    high = np.maximum(*ordered)
-    return np.subtract(high, np.minimum(*ordered), out=high)
+    high: NDArray[Any] = np.maximum(*ordered)
+    high -= np.minimum(*ordered)
+    return high
 
 
 def _in_order(raw: NDArray[Any]) -> NDArray[Any]:
     """Unsigned integers in the order of the floating-point numbers whose bits these are; +0 and -0 are one."""
     bits = 8 * raw.itemsize
     sign = raw >> (bits - 1)
-    fold = raw ^ (sign & raw.dtype.type(2 ** (bits - 1) - 1))
+    fold: NDArray[Any] = raw ^ (sign & raw.dtype.type(2 ** (bits - 1) - 1))
     fold -= sign
     fold ^= raw.dtype.type(-(2 ** (bits - 1)))
     return fold.view(np.dtype(f"u{raw.itemsize}"))
 
 
+EXACT_IN_FLOAT32 = frozenset(
+    "float32 float16 bfloat16 float8_e4m3fn float8_e5m2 complex64 int8 uint8 int16 uint16 bool".split()
+)
+
+
 def working_type(*names: str) -> np.dtype[Any]:
     """float32 where that holds every value of all types exactly, else float64."""
-    exact = ("float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "int8", "uint8", "int16", "uint16", "bool")
-    return np.dtype(np.float32 if all(name in exact for name in names) else np.float64)
+    return np.dtype(np.float32 if EXACT_IN_FLOAT32.issuperset(names) else np.float64)
 
 
 WIDTHS = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "float32", "float64")
@@ -341,7 +353,12 @@ def narrower(a: str, b: str) -> str:
 
 
 def compare(
-    a: Source, name_a: str, b: Source, name_b: str, tolerance: Tolerance, progress: Callable[[int], None] | None = None
+    a: Source,
+    name_a: str,
+    b: Source,
+    name_b: str,
+    tolerance: Tolerance,
+    progress: Callable[[int], None] | None = None,
 ) -> Metrics:
     """Compare two tensors of the same shape; `progress` is told the bytes done of one side."""
     spec_a, spec_b = a.spec(name_a), b.spec(name_b)
@@ -404,7 +421,7 @@ class _Spans:
 
 
 def _fill(descriptor: int, offset: int, part: NDArray[Any], spec: TensorSpec) -> None:
-    view = memoryview(part.view(np.uint8))
+    view = part.view(np.uint8).data
     done = 0
     while done < len(view):
         got = os.preadv(descriptor, [view[done:]], offset + done)

@@ -24,7 +24,14 @@ __all__ = ["Identified", "PositionTensor", "describe_checkpoint", "identify"]
 # Parts of tensor names that speak for one of two families whose tables can be the same numbers.
 HINTS = {
     "rope": ("rope", "rotary", "cos_sin", "cos_cache", "sin_cache", "freqs"),
-    "sinusoidal": ("sinusoid", "timestep", "embed_positions", "pos_embed", "position_embedding", "positional"),
+    "sinusoidal": (
+        "sinusoid",
+        "timestep",
+        "embed_positions",
+        "pos_embed",
+        "position_embedding",
+        "positional",
+    ),
 }
 WHOLE_NUMBERS_UP_TO = 2.0**24
 
@@ -53,7 +60,12 @@ def identify(
         if found is not None:
             return found
     if values.ndim == 1:
-        return identify_slopes(values) or identify_frequencies(values) or identify_divisors(values) or _whole(values)
+        return (
+            identify_slopes(values)
+            or identify_frequencies(values)
+            or identify_divisors(values)
+            or _whole(values)
+        )
     if values.ndim == 2:
         return (
             identify_table(values, hint)
@@ -92,7 +104,9 @@ def _as_pair(cos: NDArray[Any], sin: NDArray[Any]) -> Identified | None:
     if cos.ndim == 3:  # one table for each axis of positions, or for each item of a batch
         found = [_as_pair(c, s) for c, s in zip(cos, sin, strict=True)]
         first = found[0]
-        if first is None or any(f is None or f.as_dict().get("base") != first.as_dict().get("base") for f in found):
+        if first is None or any(
+            f is None or f.as_dict().get("base") != first.as_dict().get("base") for f in found
+        ):
             return None
         first.facts["tables"] = len(found)
         return first
@@ -104,7 +118,11 @@ def _whole(values: NDArray[Any]) -> Identified | None:
     if values.dtype.kind == "c" or not np.isfinite(values.astype(np.float64)).all():
         return None
     numbers = values.astype(np.float64)
-    if np.abs(numbers).max() > WHOLE_NUMBERS_UP_TO or np.any(numbers != np.rint(numbers)) or np.ptp(numbers) < 3:
+    if (
+        np.abs(numbers).max() > WHOLE_NUMBERS_UP_TO
+        or np.any(numbers != np.rint(numbers))
+        or np.ptp(numbers) < 3
+    ):
         return None
     return identify_integers(numbers)
 
@@ -112,7 +130,9 @@ def _whole(values: NDArray[Any]) -> Identified | None:
 def _by_grid(values: NDArray[Any], hint: str | None) -> Identified | None:
     """Three axes and more: a bias by head, or a table over a grid, channels last or first."""
     if values.dtype.kind == "c" or values.ndim > 4:
-        return identify_table(values.reshape(-1, values.shape[-1]), hint) if values.dtype.kind == "c" else None
+        return (
+            identify_table(values.reshape(-1, values.shape[-1]), hint) if values.dtype.kind == "c" else None
+        )
     if values.ndim == 3:
         found = identify_coordinates(values) or identify_bias(values)
         if found is not None:

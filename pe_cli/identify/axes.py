@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +69,9 @@ def identify_axes(
             cos, sin = cos[:, :-1], sin[:, :-1]
         groups = _groups(cos, sin, precision)
         if groups is not None:
-            named = _name(arrangement.name, groups, len(values), table.shape[1], precision, prefix_rows, layout)
+            named = _name(
+                arrangement.name, groups, len(values), table.shape[1], precision, prefix_rows, layout
+            )
             if named is not None:
                 return named
     return None
@@ -86,12 +89,12 @@ def _groups(cos: Array, sin: Array, precision: Precision) -> list[AxisGroup] | N
     lengths = sorted({int(r) for r in runs})
     if lengths[-1] == n or len(lengths) < 2 or len(lengths) > 3 or lengths[0] != 1:
         return None
-    if any(long % short for short, long in zip(lengths, lengths[1:], strict=False)) or n % lengths[-1]:
+    if any(long % short for short, long in itertools.pairwise(lengths)) or n % lengths[-1]:
         return None
     sizes = {run: (after // run) for run, after in zip(lengths, [*lengths[1:], n], strict=True)}
     edges = [0, *(np.flatnonzero(np.diff(runs)) + 1), len(runs)]
     groups = []
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in itertools.pairwise(edges):
         run = int(runs[first])
         size = sizes[run]
         once = pairs[:, : run * size : run, first:last]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.identify.laws import Law, digits_of, roundest, rope_laws, sinusoid_laws
+from pe_cli.identify.laws import Law, digits_of, rope_laws, roundest, sinusoid_laws
 from pe_cli.identify.precision import Precision
 from pe_cli.identify.regenerate import Match, match_rotation, rope_frequencies
 from pe_cli.identify.rotation import Rotation, decode
@@ -107,7 +107,9 @@ def solve_with(
     for positions in _positions(found, law.unit, frequencies, len(cos), precision):
         match = match_rotation(cos, sin, positions, frequencies, amplitude, precision)
         if match.reproduced:
-            yield Solved(law, 2 * len(frequencies), None, positions, amplitude, match, frequencies, found.even)
+            yield Solved(
+                law, 2 * len(frequencies), None, positions, amplitude, match, frequencies, found.even
+            )
             return
 
 
@@ -186,6 +188,10 @@ def layout_reading(
     if layout and not style:
         return "rope", []
     rope_like = solved.shift is None or (base != 10000 and digits_of(base) <= 4) or hint == "rope"
-    if hint == "sinusoidal" or (hint is None and not rope_like) or (base == 10000 and amplitude == 1 and hint is None):
+    if (
+        hint == "sinusoidal"
+        or (hint is None and not rope_like)
+        or (base == 10000 and amplitude == 1 and hint is None)
+    ):
         return "sinusoidal", [f"rope layout {layout}"]
     return "rope", [f"sinusoidal style {style}"] if solved.law.scaling == "none" else []

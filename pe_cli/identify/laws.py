@@ -85,8 +85,12 @@ def fit_line(index: Array, y: Array, sigma: Array) -> Line:
     level, slope = inverse @ (design.T @ (weight * y))
     rest = np.abs(y - (level - index * slope)) / sigma
     return Line(
-        float(level), float(slope), float(inverse[0, 0] ** 0.5), float(inverse[1, 1] ** 0.5),
-        float(rest.max()), float(np.sqrt(np.mean(rest**2))),
+        float(level),
+        float(slope),
+        float(inverse[0, 0] ** 0.5),
+        float(inverse[1, 1] ** 0.5),
+        float(rest.max()),
+        float(np.sqrt(np.mean(rest**2))),
     )
 
 
@@ -133,7 +137,9 @@ def sinusoid_laws(step: Array, error: Array, width: int) -> list[tuple[Law, int,
     first = float(np.exp(line.level))
     unit = whole_step(first, line.level_error) or neat(first, first * (6 * line.level_error + 3e-7))
     found = []
-    for dim, shift in ((width, 0.0), (width, 1.0)) + (((width + 1, 0.0), (width - 1, 1.0)) if width % 2 else ()):
+    for dim, shift in ((width, 0.0), (width, 1.0)) + (
+        ((width + 1, 0.0), (width - 1, 1.0)) if width % 2 else ()
+    ):
         if dim / 2 - shift <= 0:
             continue
         found.append((Law("none", *_with_unit(_base(line, dim / 2 - shift), unit)), dim, shift))
@@ -150,7 +156,9 @@ def _coincidence(law: Law) -> float:
     """How many numbers as round as the base one expects within its error by chance."""
     if law.base == USUAL_BASE and law.base_error < 0.05 * law.base:
         return 0.0
-    return float(2 * law.base_error / law.base * 10.0 ** digits_of(law.base) + 10.0 ** (digits_of(law.base) - 9))
+    return float(
+        2 * law.base_error / law.base * 10.0 ** digits_of(law.base) + 10.0 ** (digits_of(law.base) - 9)
+    )
 
 
 def _base(line: Line, pairs: float) -> tuple[float, float, float]:
@@ -250,7 +258,9 @@ def _yarn(y: Array, sigma: Array, unit: float, pairs: int) -> list[Law]:
     laws = []
     fitting = np.flatnonzero((worst < TYPICAL) & (log_s > LEAST_FACTOR))
     for k in fitting[np.argsort(worst[fitting])][:24]:
-        law = _yarn_law(pairs, float(lo[k]), float(hi[k]), float(slope[k]), float(log_s[k]), sigma, unit, truncate=True)
+        law = _yarn_law(
+            pairs, float(lo[k]), float(hi[k]), float(slope[k]), float(log_s[k]), sigma, unit, truncate=True
+        )
         laws.append((_implausibility(law), worst[k], law))
     if not laws:
         best = int(np.argmin(worst))
@@ -288,11 +298,16 @@ def _gauss_newton(model: Any, start: Array, y: Array, sigma: Array, small: Array
     rest = (y - model(p)) / sigma
     for _ in range(60):
         jacobian = np.stack(
-            [(model(p + small * unit) - model(p - small * unit)) / (2 * small @ unit) / sigma for unit in np.eye(len(p))],
+            [
+                (model(p + small * unit) - model(p - small * unit)) / (2 * small @ unit) / sigma
+                for unit in np.eye(len(p))
+            ],
             axis=1,
         )
         normal = jacobian.T @ jacobian
-        change = np.linalg.lstsq(normal + damping * np.diag(np.diag(normal) + 1e-9), jacobian.T @ rest, rcond=None)[0]
+        change = np.linalg.lstsq(
+            normal + damping * np.diag(np.diag(normal) + 1e-9), jacobian.T @ rest, rcond=None
+        )[0]
         tried = (y - model(p + change)) / sigma
         if tried @ tried < rest @ rest:
             done = rest @ rest - tried @ tried < 1e-9 * (rest @ rest)
@@ -346,7 +361,12 @@ def _yarn_law(
             return Law("yarn", base, unit, base * error, measured, parameters, (note,) if note else ())
     original = _usual_length(*span(hi, 1.0, False))
     fast = original / (2 * np.pi * base ** ((lo + 0.5 * truncate) / m))
-    parameters = {"factor": factor, "original_len": original, "beta_fast": roundest(fast, 0.01 * fast), "beta_slow": 1.0}
+    parameters = {
+        "factor": factor,
+        "original_len": original,
+        "beta_fast": roundest(fast, 0.01 * fast),
+        "beta_slow": 1.0,
+    }
     note = "original_len, beta_fast and beta_slow: only the ends of the ramp are known"
     return Law("yarn", base, unit, base * error, 0.0, parameters | {"truncate": truncate}, (note,))
 
@@ -371,30 +391,48 @@ def _llama3(y: Array, sigma: Array, unit: float, pairs: int) -> list[Law]:
     head, tail = _runs(y, sigma)
     if tail > m - 2 or tail <= 1:
         return []
-    slope = fit_line(index[: head + 1], y[: head + 1], sigma[: head + 1]).slope if head > 1 else float(y[0] - y[1])
+    slope = (
+        fit_line(index[: head + 1], y[: head + 1], sigma[: head + 1]).slope
+        if head > 1
+        else float(y[0] - y[1])
+    )
     if tail < m - 3:
-        slope = slope if head > m - tail else fit_line(index[tail + 1 :], y[tail + 1 :], sigma[tail + 1 :]).slope
+        slope = (
+            slope if head > m - tail else fit_line(index[tail + 1 :], y[tail + 1 :], sigma[tail + 1 :]).slope
+        )
     log_s = float(np.clip(-slope * (m - 1) - y[-1], 0.01, 9.0))
 
     def model(p: Array) -> Array:
         logs = -index * p[0]
-        low, high = np.exp(p[2]), np.exp(p[2] + abs(p[3]))  # frequencies 2 pi low_factor / L0, ... high_factor
+        low, high = (
+            np.exp(p[2]),
+            np.exp(p[2] + abs(p[3])),
+        )  # frequencies 2 pi low_factor / L0, ... high_factor
         blend = np.clip((np.exp(logs) - low) / max(high - low, 1e-30), 0, 1)
         divisor = np.exp(-p[1])
         return np.asarray(logs + np.log((1 - blend) * divisor + blend))
 
     found: list[tuple[float, Law]] = []
     usual = [(length, low, high) for length in LENGTHS for low, high in USUAL_BANDS]
-    starts = np.array([[slope, log_s, np.log(2 * np.pi * low / n), np.log(high / low)] for n, low, high in usual])
+    starts = np.array(
+        [[slope, log_s, np.log(2 * np.pi * low / n), np.log(high / low)] for n, low, high in usual]
+    )
     costs = [float(np.sum(((y - model(p)) / sigma) ** 2)) for p in starts]
     small = np.array([1e-6, 1e-6])
     for k in np.argsort(costs)[:12]:
         fixed = starts[k][2:]
-        fit = _gauss_newton(lambda p, fixed=fixed: model(np.concatenate([p, fixed])), starts[k][:2], y, sigma, small)
+        fit = _gauss_newton(
+            lambda p, fixed=fixed: model(np.concatenate([p, fixed])), starts[k][:2], y, sigma, small
+        )
         if fit is not None and fit[1] > LEAST_FACTOR:
             length, low, high = usual[k]
             rest = float(np.sum(((y - model(np.concatenate([fit, fixed]))) / sigma) ** 2))
-            found.append((rest + 2 * USUAL_BANDS.index((low, high)), _llama3_law(fit, low, high, length, sigma, pairs, unit)))
+            found.append(
+                (
+                    rest + 2 * USUAL_BANDS.index((low, high)),
+                    _llama3_law(fit, low, high, length, sigma, pairs, unit),
+                )
+            )
     if found:
         found.sort(key=lambda entry: entry[0])
         return [law for _, law in found[:4]]
@@ -403,7 +441,9 @@ def _llama3(y: Array, sigma: Array, unit: float, pairs: int) -> list[Law]:
         if fit is not None and fit[1] > LEAST_FACTOR:
             length = float(2 * np.pi / np.exp(fit[2]))
             high = float(np.exp(abs(fit[3])))
-            law = _llama3_law(fit, 1.0, roundest(high, 0.002 * high), roundest(length, 0.002 * length), sigma, pairs, unit)
+            law = _llama3_law(
+                fit, 1.0, roundest(high, 0.002 * high), roundest(length, 0.002 * length), sigma, pairs, unit
+            )
             return [law]
     return []
 

@@ -58,7 +58,7 @@ def identify_learned(table: NDArray[Any], grid: tuple[int, int] | None = None) -
 
 def noise_level(rows: Array) -> float:
     """Mean similarity of unrelated rows that is reached by chance, with room."""
-    return 5 / np.sqrt(rows.shape[0] * rows.shape[1]) + 0.02
+    return float(5 / np.sqrt(rows.shape[0] * rows.shape[1]) + 0.02)
 
 
 def _unit_rows(rows: Array) -> Array:

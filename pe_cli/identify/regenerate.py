@@ -63,7 +63,9 @@ def match_rotation(
     return Match(exact or reproduced, exact, worst, worst / ulp if exact else stepped)
 
 
-def rope_frequencies(dim: int, base: float, scaling: str = "none", **options: Any) -> tuple[Sequence[Decimal], float]:
+def rope_frequencies(
+    dim: int, base: float, scaling: str = "none", **options: Any
+) -> tuple[Sequence[Decimal], float]:
     """The exact frequencies [dim / 2] of `pe gen rope` and the magnitude A that its scaling asks for."""
     from pe_cli.encodings.rope_scaling import frequencies
 

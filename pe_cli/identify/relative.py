@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,9 +118,7 @@ def _t5(distances: Ints, buckets: Ints) -> Found | None:
             continue
 
         def rule(limit: int, size: int = size) -> Callable[[Ints], Ints]:
-            return lambda d: t5_buckets(
-                d, num_buckets=size, max_distance=limit, bidirectional=bidirectional
-            )
+            return lambda d: t5_buckets(d, num_buckets=size, max_distance=limit, bidirectional=bidirectional)
 
         reached = _farthest(rule, size // (4 if bidirectional else 2), distances, buckets)
         if reached is not None:
@@ -163,10 +161,10 @@ def _deberta(distances: Ints, buckets: Ints) -> Found | None:
             if size < 4:
                 continue
 
-            def rule(limit: int, size: int = size) -> Callable[[Ints], Ints]:
-                return lambda d: deberta(
-                    distances=d, position_buckets=size, max_relative_positions=limit
-                )[name]
+            def rule(limit: int, size: int = size, tensor: str = name) -> Callable[[Ints], Ints]:
+                return lambda d: deberta(distances=d, position_buckets=size, max_relative_positions=limit)[
+                    tensor
+                ]
 
             reached = _farthest(rule, size // 2 + 1, minus_key, buckets)
             if reached is not None:
@@ -186,15 +184,12 @@ def _clipped(distances: Ints, buckets: Ints) -> Found | None:
     limits = dict.fromkeys([int(at_zero[0]), int(buckets.max()) // 2, int(buckets.max()) // 2 + 1])
     for limit in limits:
         for numbering in SHAW_NUMBERINGS:
-            rights = [None]
+            rights: list[int | None] = [None]
             if numbering == "shaw" and int(buckets.max()) - limit >= 0:
                 rights.append(int(buckets.max()) - limit)
             for right in rights:
-                if limit >= 1 and _equal(
-                    lambda d, m=limit, r=right, n=numbering: shaw(d, max_distance=m, max_right=r, numbering=n),
-                    distances,
-                    buckets,
-                ):
+                rule = partial(shaw, max_distance=limit, max_right=right, numbering=numbering)
+                if limit >= 1 and _equal(rule, distances, buckets):
                     facts = {"max_distance": limit, "max_right": right, "numbering": numbering}
                     hidden = buckets.max() < 2 * limit - 1 and right is None
                     return facts, "shaw", ["max_distance: no distance shown is clipped"] if hidden else []
@@ -262,14 +257,18 @@ def identify_bias(values: NDArray[Any]) -> Identified | None:
         return None
     precision = stored_precision(values[np.isfinite(values)])
     if table.ndim == 2:
-        rise = table[:, -1] - table[:, -2] if table[0, 0] == 0 else table[:, 1] - table[:, 0]
         rise = np.where(table[:, 0] == 0, table[:, 1], -table[:, -2])
-        form = "key" if table[0, 0] == 0 else "mpt"
+        form: Literal["key", "mpt"] = "key" if table[0, 0] == 0 else "mpt"
         named = _slopes(np.abs(rise), precision, {"form": form}) if (rise > 0).all() else None
         if named is None:
             return None
         made = alibi(
-            np.arange(1), np.arange(table.shape[1]), heads=len(table), form=form, bias_max=named.facts["bias_max"], dtype="float64"
+            np.arange(1),
+            np.arange(table.shape[1]),
+            heads=len(table),
+            form=form,
+            bias_max=named.facts["bias_max"],
+            dtype="float64",
         )
         return _checked(named, table, np.asarray(made), precision)
     block = table[:, :512, :512]
@@ -282,8 +281,12 @@ def identify_bias(values: NDArray[Any]) -> Identified | None:
     causal = bool((blocked[:, 0, 1] | (future == 0)).all())
     named.facts |= {"bidirectional": not causal, "masked": bool(blocked.any())}
     made = alibi(
-        np.arange(block.shape[1]), np.arange(block.shape[2]), heads=len(table), bias_max=named.facts["bias_max"],
-        bidirectional=not causal, dtype="float64",
+        np.arange(block.shape[1]),
+        np.arange(block.shape[2]),
+        heads=len(table),
+        bias_max=named.facts["bias_max"],
+        bidirectional=not causal,
+        dtype="float64",
     )
     made = np.where(blocked, block, np.asarray(made))
     return _checked(named, block, made, precision)
@@ -320,10 +323,16 @@ def identify_coordinates(values: NDArray[Any]) -> Identified | None:
         pretrained.append(round(scale))
     sizes = None if tuple(pretrained) == window else (pretrained[0], pretrained[1])
     try:
-        made = swin(window=window, version="2", pretrained_window=sizes, dtype="float64")["relative_coords_table"]
+        made = swin(window=window, version="2", pretrained_window=sizes, dtype="float64")[
+            "relative_coords_table"
+        ]
     except PeError:
         return None
-    facts: dict[str, Any] = {"window": "x".join(map(str, window)), "version": 2, "tensor": "relative_coords_table"}
+    facts: dict[str, Any] = {
+        "window": "x".join(map(str, window)),
+        "version": 2,
+        "tensor": "relative_coords_table",
+    }
     if sizes:
         facts["pretrained_window"] = "x".join(map(str, sizes))
     return _checked(Identified("swin", facts, 0.0, precision.name), table, made, precision)

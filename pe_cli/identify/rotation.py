@@ -39,7 +39,7 @@ def frequency_slack(angular: Array) -> Array:
     """Relative error of a frequency computed in float32, also by exp(-i/m ln base)."""
     size = np.abs(angular)
     logarithm = np.abs(np.log(np.clip(size, 1e-12, 1e12)))
-    return FLOAT32_STEP * (2.0 + 1.5 * logarithm)
+    return np.asarray(FLOAT32_STEP * (2.0 + 1.5 * logarithm))
 
 
 def constant_amplitude(cos: Array, sin: Array, precision: Precision) -> float | None:
@@ -94,7 +94,7 @@ def rotation(cos: Array, sin: Array, precision: Precision) -> Rotation | None:
     found = _even(c, s, amplitude, precision) or _uneven(c, s, amplitude, precision)
     if found is None:
         return None
-    return _spread(found, whole)
+    return _spread(found, np.asarray(whole))
 
 
 def _spread(found: Rotation, whole: NDArray[np.bool_]) -> Rotation:
@@ -131,7 +131,9 @@ def _even(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotatio
     first = np.angle(z[0])
     travelled = np.outer(place, np.abs(step))
     for _ in range(2):  # the second time with the angle error that the start brings
-        first, step, first_error, error, noise = _line(c, s, amplitude, precision, place, first, step, travelled)
+        first, step, first_error, error, noise = _line(
+            c, s, amplitude, precision, place, first, step, travelled
+        )
         step = unwrap_by_order(step)
         start, agree = decode(first[None], step, first_error[None])
         travelled = np.abs(first) + np.outer(place + (abs(start[0]) if agree[0] else 0.0), np.abs(step))
@@ -189,7 +191,7 @@ def unwrap_by_order(step: Array) -> Array:
     same_sign = (step > -1e-12).all() or (step < 1e-12).all()
     if same_sign and (np.diff(size) <= 1e-3 * size[:-1] + 1e-9).all():
         return step
-    out = step.copy()
+    out: Array = step.copy()
     m = len(step)
     live = np.flatnonzero(size > 1e-9)
     if len(live) < 3:
@@ -199,7 +201,7 @@ def unwrap_by_order(step: Array) -> Array:
     for i in live[::-1]:
         known = np.flatnonzero(~np.isnan(logs))[:6]
         if len(known) >= 2:
-            slope, level = np.polyfit(known - i, logs[known], 1)
+            _, level = np.polyfit(known - i, logs[known], 1)
             out[i] = step[i] + TURN * np.round((sign * np.exp(level) - step[i]) / TURN)
         if out[i] * sign <= 0:
             return step
@@ -315,6 +317,10 @@ def even_wave(wave: Array, precision: Precision) -> Rotation | None:
     centre, sides = wave[1:-1], wave[2:] + wave[:-2]
     power = np.einsum("ri,ri->i", centre, centre)
     ratio = np.einsum("ri,ri->i", centre, sides) / np.maximum(power, 1e-300)
+    if (
+        np.abs(sides - ratio * centre) > 8 * np.abs(wave).max() * (2 * precision.unit + FLOAT32_STEP * n)
+    ).any():
+        return None
     step = np.arccos(np.clip(ratio / 2, -1, 1))
     place = np.arange(n, dtype=np.float64)
     even, odd = np.zeros(m), np.zeros(m)

@@ -138,7 +138,9 @@ def _named(
     place = rows.facts(solved)
     if place is None:
         return None
-    reading = Reading(*COLUMNS[arrangement], _complex(cos, sin), solved, precision, tuple(rows.zero), rows.before)
+    reading = Reading(
+        *COLUMNS[arrangement], _complex(cos, sin), solved, precision, tuple(rows.zero), rows.before
+    )
     if encoding == "rope":
         return rope_facts(reading, shared or "interleaved", candidates, place, ambiguous)
     if style == "t2t" and "padding_idx" in place:
@@ -206,12 +208,14 @@ def _unruled(
     return None
 
 
-def identify_pair(cos: NDArray[Any], sin: NDArray[Any], layout: str | None, hint: str | None) -> Identified | None:
+def identify_pair(
+    cos: NDArray[Any], sin: NDArray[Any], layout: str | None, hint: str | None
+) -> Identified | None:
     """Cosines and sines in two tables [n, m] of one shape; `layout` where it is known to be complex."""
     precision = stored_precision(np.concatenate([cos.reshape(-1)[: 1 << 15], sin.reshape(-1)[: 1 << 15]]))
     if layout is None:
         layout, cos = repeated(cos)
-        way, sin = repeated(sin)
+        _, sin = repeated(sin)
         if sin.shape != cos.shape:
             return None
     cos, sin = cos.astype(np.float64), sin.astype(np.float64)
@@ -229,7 +233,13 @@ def _alone(wave: NDArray[Any], way: str, rows: Rows, precision: Precision) -> Id
     """Cosines alone or sines alone."""
     if rows.zero and rows.zero != [0]:
         return None
-    values = rows.table[:, : wave.shape[1]] if way == "half" else rows.table[:, ::2] if way == "adjacent" else rows.table
+    values = (
+        rows.table[:, : wave.shape[1]]
+        if way == "half"
+        else rows.table[:, ::2]
+        if way == "adjacent"
+        else rows.table
+    )
     values = values.astype(np.float64)
     if values.shape[1] < 2:
         return None

@@ -60,7 +60,11 @@ def _matched(law: Law, w: Array, values: Array, rising: bool, precision: Precisi
     if not (error <= room).all():
         return None
     worst = float(np.max(error / (2 * half)))
-    facts: dict[str, Any] = {"layout": "mlx-freqs" if rising else "inv-freq", "dim": 2 * len(w), "base": law.base}
+    facts: dict[str, Any] = {
+        "layout": "mlx-freqs" if rising else "inv-freq",
+        "dim": 2 * len(w),
+        "base": law.base,
+    }
     facts |= {"scaling": law.scaling} | law.parameters
     if magnitude != 1:
         facts["attention_factor"] = tidy(magnitude)
@@ -89,8 +93,18 @@ def identify_divisors(vector: NDArray[Any]) -> Identified | None:
         plain, _ = rope_frequencies(2 * len(values), base)
         made = np.array([float(p / f) for p, f in zip(plain, frequencies, strict=True)])
         if (np.abs(values - made) <= 2.1 * precision.half_ulp(made) + 1e-6 * made).all():
-            facts = {"layout": "ggml-factors", "dim": 2 * len(values), "base": base, "scaling": scaling} | options
-            return Identified("rope", facts, float(np.max(np.abs(values - made) / precision.half_ulp(made) / 2)), precision.name)
+            facts = {
+                "layout": "ggml-factors",
+                "dim": 2 * len(values),
+                "base": base,
+                "scaling": scaling,
+            } | options
+            return Identified(
+                "rope",
+                facts,
+                float(np.max(np.abs(values - made) / precision.half_ulp(made) / 2)),
+                precision.name,
+            )
     return None
 
 

@@ -35,7 +35,9 @@ def show(report: Report) -> None:
     for side, names in (("a", report.only_a), ("b", report.only_b)):
         names = [name for name in names if name]
         if names:
-            out.print(f"only in {side}: {', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}")
+            out.print(
+                f"only in {side}: {', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
+            )
 
 
 def _show_pair(out: Console, pair: Difference, *, named: bool) -> None:
@@ -50,13 +52,17 @@ def _show_pair(out: Console, pair: Difference, *, named: bool) -> None:
     if not pair.equal:
         for cause in explanation.causes:
             left = "" if cause.residual_after is None else f"  (then left: {cause.residual_after:.3g})"
-            facts = ", ".join(f"{name} {spell(value)}" for name, value in cause.facts.items() if value is not None)
+            facts = ", ".join(
+                f"{name} {spell(value)}" for name, value in cause.facts.items() if value is not None
+            )
             out.print(f"why  {cause.cause}{': ' if facts else ''}{facts}{left}", style="bold")
         if not explanation.causes:
             out.print("why  no change that is known makes them agree")
     if explanation.parting:
         parting = explanation.parting
-        out.print(f"angles part by 0.1 rad from position {spell(parting['position'])} on (pair {parting['pair']})")
+        out.print(
+            f"angles part by 0.1 rad from position {spell(parting['position'])} on (pair {parting['pair']})"
+        )
     for note in explanation.notes:
         out.print(note, style="dim")
 
