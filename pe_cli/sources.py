@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,6 +19,7 @@ from pe_cli.formats.base import READABLE, Reader, TensorSpec, check_memory, show
 from pe_cli.formats.stream import ByteInput
 
 STDIN = 0
+_MAX_AXES = 32  # what every numpy can have
 
 
 class Source:
@@ -86,6 +88,10 @@ class Source:
         if spec.dtype not in READABLE:
             raise PeError(
                 f"{self.label}: tensor {spec.name!r} holds {spec.dtype}, whose values pe does not read"
+            )
+        if len(spec.shape) > _MAX_AXES or math.prod(filter(None, spec.shape)) >= 1 << 60:
+            raise PeError(
+                f"{self.label}: no array can have the shape {str(spec.shape)[:60]} of {spec.name!r}"
             )
         return self.reader.pieces(spec.name, max(1, items))
 

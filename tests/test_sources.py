@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -136,6 +137,16 @@ def test_blocks_are_consecutive_rows(spec: str, max_bytes: int) -> None:
     assert np.array_equal(np.concatenate(blocks), TABLE)
     assert [piece.size for piece in flat] == [7, 7, 7, 3]
     assert np.array_equal(np.concatenate(flat), TABLE.reshape(-1))
+
+
+@pytest.mark.parametrize("shape", [[0, 1 << 62], [1 << 61, 0, 8], [1] * 33])
+def test_shapes_that_no_array_has(shape: list[int], tmp_path: Path) -> None:
+    """Found by fuzzing: without elements they take no memory, and numpy refuses them all the same."""
+    nbytes = int(all(shape))
+    header = json.dumps({"x": {"dtype": "U8", "shape": shape, "data_offsets": [0, nbytes]}}).encode()
+    (tmp_path / "x").write_bytes(len(header).to_bytes(8, "little") + header + bytes(nbytes))
+    with pytest.raises(PeError, match="no array can have the shape"):
+        load_array(str(tmp_path / "x"))
 
 
 @pytest.mark.usefixtures("files")
