@@ -1,5 +1,19 @@
-"""`python -m pe_cli` is `pe`."""
+"""`pe`, also as `python -m pe_cli`."""
 
-from pe_cli.cli import main
+from __future__ import annotations
 
-main()
+from typing import NoReturn
+
+from pe_cli import process
+
+
+def main() -> NoReturn:
+    """Run `pe`; a signal during the imports ends it without a word."""
+    process.at_once()
+    from pe_cli.cli import main
+
+    main()
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -12,11 +11,10 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from pe_cli import __version__
+from pe_cli import __version__, process
 from pe_cli.catalogue import CATALOGUE, FAMILIES
-from pe_cli.errors import PeError
-
-DONE, DIFFERENT, TROUBLE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+from pe_cli.errors import PeError, one_line
+from pe_cli.process import DONE, INTERRUPTED, TROUBLE
 
 
 class Lazy(NamedTuple):
@@ -168,31 +166,47 @@ def root(
 
 def main() -> NoReturn:
     """Run `pe`; every error becomes one line on stderr and an exit code."""
-    signal.signal(signal.SIGTERM, _terminated)
-    code = run(sys.argv[1:])
-    _flush_quietly()
-    sys.exit(code)
+    process.prepare()
+    process.leave(run(sys.argv[1:]))
 
 
 def run(argv: list[str]) -> int:
     """Run one command line and return its exit code."""
     try:
-        return int(typer.main.get_command(app)(args=argv, prog_name="pe", standalone_mode=False) or DONE)
+        code = typer.main.get_command(app)(args=argv, prog_name="pe", standalone_mode=False)
+        sys.stdout.flush()
+        return _interrupted() if code == INTERRUPTED else int(code or DONE)
     except BrokenPipeError:
-        return DONE
+        return _unread(argv)
+    except SystemExit:
+        # A signal; or else so do Typer and rich end when nobody reads the output any more.
+        return process.ended() or _unread(argv)
     except Exception as error:
+        if process.ended():
+            return _interrupted()
         if os.environ.get("PE_DEBUG"):
             raise
-        print(f"pe: {_sentence(error)}", file=sys.stderr)
+        print(f"pe: {one_line(_sentence(error))}", file=sys.stderr)
         return TROUBLE
     except (KeyboardInterrupt, typer.Abort):
-        print("pe: interrupted; nothing was written", file=sys.stderr)
-        return INTERRUPTED
+        return _interrupted()
+
+
+def _unread(argv: list[str]) -> int:
+    """The exit code where whoever reads has seen enough; but a verdict that nobody saw is not "the same"."""
+    return TROUBLE if argv[:1] == ["diff"] else DONE
+
+
+def _interrupted() -> int:
+    code = process.ended() or INTERRUPTED
+    if code == INTERRUPTED:
+        print("pe: interrupted", file=sys.stderr)
+    return code
 
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, PeError):
-        return " ".join(str(error).split("\n"))
+        return str(error)
     if isinstance(error, typer.TyperException):
         usage = getattr(error, "ctx", None)
         message = error.format_message().rstrip(".")
@@ -201,20 +215,10 @@ def _sentence(error: Exception) -> str:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}"
     if isinstance(error, MemoryError):
-        return f"out of memory: {error}".rstrip(": ")
+        return (
+            f"out of memory ({error or 'no room is left'}): ask for less at a time, by --positions or --shard"
+        )
     return f"unexpected {type(error).__name__}: {error}; PE_DEBUG=1 shows where, please report it"
-
-
-def _terminated(signum: int, frame: Any) -> NoReturn:
-    raise SystemExit(TERMINATED)
-
-
-def _flush_quietly() -> None:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python would complain about the pipe once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -22,3 +22,16 @@ def no_such(kind: str, given: str, known: Iterable[str]) -> PeError:
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.6)
     remedy = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
     return PeError(f"no {kind} {given!r}; {remedy}")
+
+
+LONGEST = 1000
+
+
+def one_line(text: str) -> str:
+    """`text` as one line that a terminal shows as it is: what cannot be printed is escaped, and the middle of much left out."""
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST * 3 // 4]} … {text[-LONGEST // 4 :]}"
+    text = " ".join(text.splitlines())
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text
+    )

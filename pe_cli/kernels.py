@@ -172,7 +172,9 @@ class _Plan:
         radians = [as_decimal(w) for w in frequencies]
         for w in radians:
             if not w.is_finite() or abs(w) >= HIGHEST_FREQUENCY:
-                raise PeError(f"frequency {w} is not a number below 2^64 in magnitude")
+                raise PeError(
+                    f"a frequency of {w:.6g} is not below 2^64 in size: is the base right, and the scale?"
+                )
         self.count = len(radians)
         if self.count == 1:
             # numpy multiplies complex columns of width 1 by another loop, which may round differently.

@@ -89,29 +89,32 @@ def first(length: int, asked: str | None = None) -> Positions:
     return Positions([Run(0, 1, length)], f"0:{length}")
 
 
-def parse(text: str, load_array: Callable[[str], NDArray[Any]]) -> Positions:
+def parse(text: str, load_array: Callable[[str], NDArray[Any]], option: str = "--positions") -> Positions:
     """Positions from `0,5,7`, `0:4096`, `0:1000000:64`, `15:-16:-1`, `0.5,1.25`, `@file.npy`; comma-joined.
 
     Raises PeError with the part that cannot be read.
     """
+    asked = f"{option} {text}"
     pieces: list[Run | Rows] = []
     numbers: list[int | float] = []
     for part in text.split(","):
         part = part.strip()
         if ":" in part or part.startswith("@"):
             _flush(numbers, pieces)
-            pieces.append(_from_array(part[1:], load_array) if part.startswith("@") else _run(part, text))
+            pieces.append(
+                _from_array(part[1:], load_array, option) if part.startswith("@") else _run(part, asked)
+            )
         else:
-            numbers.append(_number(part, text))
+            numbers.append(_number(part, asked))
     _flush(numbers, pieces)
     shapes = {piece.block(0, 0).shape[1:] for piece in pieces}
     if len(shapes) > 1:
-        raise PeError(f"--positions {text}: arrays of several axes cannot be joined with single positions")
+        raise PeError(f"{asked}: arrays of several axes cannot be joined with single positions")
     count = sum(piece.count if isinstance(piece, Run) else len(piece) for piece in pieces)
     if not count:
-        raise PeError(f"--positions {text}: there is no position in it")
+        raise PeError(f"{asked}: there is no position in it")
     if count >= LIMIT:
-        raise PeError(f"--positions {text}: these are more than 2^63 rows, ask for fewer")
+        raise PeError(f"{asked}: these are more than 2^63 rows, ask for fewer")
     return Positions(pieces, text)
 
 
@@ -149,45 +152,45 @@ def _flush(numbers: list[int | float], pieces: list[Run | Rows]) -> None:
         numbers.clear()
 
 
-def _number(part: str, text: str) -> int | float:
+def _number(part: str, asked: str) -> int | float:
     try:
         value: int | float = int(part.replace("_", ""))
     except ValueError:
         try:
             value = float(part)
         except ValueError:
-            raise PeError(
-                f"--positions {text}: {part!r} is not a number, a range A:B[:STEP] or @FILE"
-            ) from None
+            raise PeError(f"{asked}: {part!r} is not a number, a range A:B[:STEP] or @FILE") from None
     if not -LIMIT < value < LIMIT:  # false for NaN too
-        raise PeError(f"--positions {text}: {part} is not a number below 2^63 in size")
+        raise PeError(f"{asked}: {part} is not a number below 2^63 in size")
     return value
 
 
-def _run(part: str, text: str) -> Run:
+def _run(part: str, asked: str) -> Run:
     ends = part.split(":")
     if len(ends) not in (2, 3) or not ends[1].strip():
-        raise PeError(f"--positions {text}: write a range as START:STOP or START:STOP:STEP, not {part!r}")
-    start = _number(ends[0].strip() or "0", text)
-    stop = _number(ends[1].strip(), text)
-    step = _number(ends[2].strip(), text) if len(ends) == 3 and ends[2].strip() else 1
+        raise PeError(f"{asked}: write a range as START:STOP or START:STOP:STEP, not {part!r}")
+    start = _number(ends[0].strip() or "0", asked)
+    stop = _number(ends[1].strip(), asked)
+    step = _number(ends[2].strip(), asked) if len(ends) == 3 and ends[2].strip() else 1
     if step == 0:
-        raise PeError(f"--positions {text}: the step of {part!r} is zero")
+        raise PeError(f"{asked}: the step of {part!r} is zero")
     if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
         return Run(start, step, max(0, -((start - stop) // step)))
     return Run(float(start), float(step), max(0, math.ceil((stop - start) / step)))
 
 
-def _from_array(source: str, load_array: Callable[[str], NDArray[Any]]) -> Rows:
+def _from_array(source: str, load_array: Callable[[str], NDArray[Any]], option: str) -> Rows:
+    if not source:
+        raise PeError(f"{option} @: the name of a file is missing")
     values = np.asarray(load_array(source))
     if values.dtype.kind not in "iuf" or values.ndim not in (1, 2):
         raise PeError(
-            f"--positions @{source}: positions are numbers of shape (n,) or (axes, n), not {values.dtype} {values.shape}"
+            f"{option} @{source}: positions are numbers of shape (n,) or (axes, n), not {values.dtype} {values.shape}"
         )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise PeError(f"--positions @{source}: there is a NaN or infinite position")
+        raise PeError(f"{option} @{source}: there is a NaN or infinite position")
     if values.dtype == np.uint64 and values.size and values.max() >= LIMIT:
-        raise PeError(f"--positions @{source}: {values.max()} is not a number below 2^63 in size")
+        raise PeError(f"{option} @{source}: {values.max()} is not a number below 2^63 in size")
     # Position ids of several axes come as (axes, n), the order of transformers and vLLM; (n, axes) is plain when n > 4.
     if values.ndim == 2 and not values.shape[1] <= 4 < values.shape[0]:
         values = values.T

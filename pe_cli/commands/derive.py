@@ -104,6 +104,8 @@ def argument(parameter: Parameter, value: Any, load_array: Callable[[str], Any])
     if parameter.choice is not None or get_origin(parameter.type) is Literal:
         return _chosen(parameter, value)
     if parameter.source is Source.ARRAY:
+        if not value:
+            raise PeError(f"{parameter.option} '': the name of a file is missing")
         return _numeric(load_array(value), f"{parameter.option} {value}")
     if parameter.source is Source.GRID and isinstance(value, str):
         from pe_cli.positions import parse_grid

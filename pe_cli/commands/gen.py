@@ -101,6 +101,8 @@ def _generate(
 ) -> None:
     if dtype is not None and "dtype" not in encoding.own:
         dtype = derive.known("dtype", dtype, FLOATS)
+    if name is not None:
+        _require_text(name)
     with shown(quiet=output.quiet):
         arguments = _arguments(encoding, given)
         table = build(encoding, arguments, rows, dtype=dtype, name=name)
@@ -175,7 +177,8 @@ def chosen_pairs(
             raise PeError(
                 "--distances is a list instead of pairs: leave out --len, --q-len, --k-len and --positions"
             )
-        where = positions.parse(distances, load_array)
+        where = positions.parse(distances, load_array, "--distances")
+        require_memory(16 * len(where), f"--distances {distances}", "ask for fewer")
         return {encoding.sources[Source.DISTANCES]: _integers(where.block(0, len(where)), "--distances")}
     k_len = rows.k_len if rows.k_len is not None else rows.len
     q_len = rows.q_len if rows.q_len is not None else rows.len
@@ -186,6 +189,7 @@ def chosen_pairs(
     require_memory(16 * k_len, f"a table of {k_len} keys", "ask for fewer by --k-len")
     if rows.positions is not None:
         where = positions.parse(rows.positions, load_array)
+        require_memory(16 * len(where), f"--positions {rows.positions}", "ask for fewer")
         queries = _integers(where.block(0, len(where)), "--positions")
     else:
         assert q_len is not None
@@ -257,6 +261,12 @@ def _arguments(encoding: Encoding, given: Mapping[str, Any]) -> dict[str, Any]:
             read = {r: derive.argument(p, given[r], load_array) for r, p in encoding.reader.items()}
             arguments[n] = getattr(structures, reader)(arguments[n], **read)
     return arguments
+
+
+def _require_text(name: str) -> None:
+    """A tensor's name goes into headers in UTF-8."""
+    if not name or not name.isprintable():
+        raise PeError(f"--name {name!r}: a tensor's name is text that can be printed")
 
 
 def _integers(values: Any, option: str) -> Any:

@@ -70,6 +70,8 @@ def learned(
     rows = np.asarray(positions)
     if rows.dtype.kind not in "iu":
         raise PeError("a learned table has whole positions only")
+    if rows.ndim != 1:
+        raise PeError(f"a learned table has positions of one axis, not of {rows.shape[-1]}")
     if len(rows) and int(rows.min()) < 0:
         raise PeError(f"a learned table has no position {int(rows.min())}: it starts at 0")
     _refuse(init, "cut", cut, ("truncated-normal",))

@@ -1,0 +1,103 @@
+"""The process that `pe` runs in: standard streams that may be closed or full, and signals that may come at any moment.
+
+It is imported before anything else, and so it imports little.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import warnings
+from types import FrameType
+from typing import Any, NoReturn
+
+DONE, DIFFERENT, TROUBLE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
+STDIN, STDOUT, STDERR = 0, 1, 2
+# A closed stream would give its number to the next file that is opened. These make reading and writing fail as before,
+# but for what would be said on stderr, which nobody wants to hear.
+PLUGS = {STDIN: os.O_WRONLY, STDOUT: os.O_RDONLY, STDERR: os.O_WRONLY}
+
+_ended: list[int] = []  # the exit code that a signal asked for
+
+
+class _Stdout(io.FileIO):
+    """Standard output that says so when it cannot be written."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "cannot write standard output") from None
+
+
+class _Stderr(io.FileIO):
+    """Standard error: what cannot be said is no reason to fail."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def prepare() -> None:
+    """Make the streams safe, and let signals end the process through its `finally` blocks."""
+    for fd, mode in PLUGS.items():
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.dup2(os.open(os.devnull, mode), fd)
+    sys.stdout = _text(_Stdout(STDOUT, "w", closefd=False), sys.stdout)
+    sys.stderr = _text(_Stderr(STDERR, "w", closefd=False), sys.stderr, at_once=True)
+    for number in SIGNALS:
+        signal.signal(number, _on_signal)
+    if not sys.warnoptions and not os.environ.get("PE_DEBUG"):
+        warnings.simplefilter("ignore")  # they are for programmers
+
+
+def at_once() -> None:
+    """Let signals end the process on the spot, as long as there is nothing to tidy up."""
+    for number, code in SIGNALS.items():
+        signal.signal(number, lambda *_, code=code: os._exit(code))
+
+
+def ended() -> int | None:
+    """The exit code that a signal asked for, whatever became of its exception on the way."""
+    return _ended[0] if _ended else None
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with what is in the buffers, if it can be written."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
+    sys.exit(code)
+
+
+def _text(raw: io.FileIO, given: Any, *, at_once: bool = False) -> io.TextIOWrapper:
+    errors = getattr(given, "errors", None) or "strict"
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=getattr(given, "encoding", None) or "utf-8",
+        errors="backslashreplace" if errors == "strict" else errors,
+        line_buffering=at_once or raw.isatty(),
+    )
+
+
+def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
+    code = SIGNALS[signal.Signals(number)]
+    _ended.append(code)
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)  # a second one must not disturb the tidying
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(code)
