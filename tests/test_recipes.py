@@ -1,0 +1,114 @@
+"""Each recipe of the documentation, pasted as it stands into an empty folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
+BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = ("recipes.md",)
+
+
+class Block(NamedTuple):
+    """A fenced block: what runs it, its text, the modules it needs and the exit code it ends with."""
+
+    language: str
+    text: str
+    needs: tuple[str, ...]
+    exit: int
+
+
+def blocks(section: str) -> list[Block]:
+    found = []
+    for comment, language, text in BLOCK.findall(section):
+        options = dict(part.split(": ") for part in comment.split("; ") if part)
+        needs = tuple(options.get("needs", "").split())
+        found.append(Block(language, text, needs, int(options.get("exit", 0))))
+    return [block for block in found if block.language in ("bash", "python")]
+
+
+def recipes() -> dict[str, list[Block]]:
+    """The recipes by page and heading."""
+    found = {}
+    for page in PAGES:
+        for section in re.split(r"^## ", (DOCS / page).read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+            heading = section.partition("\n")[0]
+            if blocks(section):
+                found[f"{page}: {heading}"] = blocks(section)
+    return found
+
+
+RECIPES = recipes()
+PLAIN = [name for name, parts in RECIPES.items() if not all(block.needs for block in parts)]
+NEEDING = [name for name, parts in RECIPES.items() if any(block.needs for block in parts)]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """`pe` and `python` on PATH as an installation has them, and no colour."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, argv in (("pe", "-m pe_cli"), ("python", ""), ("torchrun", "-m torch.distributed.run")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {argv} "$@"\n')
+        program.chmod(0o755)
+    return {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
+
+
+def follow(parts: list[Block], folder: Path, environment: dict[str, str]) -> None:
+    for block in parts:
+        shell = ["bash", "-euo", "pipefail", "-c"] if block.language == "bash" else [sys.executable, "-c"]
+        done = subprocess.run(
+            [*shell, block.text],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == block.exit, f"{block.text}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_recipe_works_as_it_stands(name: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    follow([block for block in RECIPES[name] if not block.needs], folder, environment)
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("name", NEEDING)
+def test_a_recipe_loads_into_its_library(name: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    for module in sorted({module for block in RECIPES[name] for module in block.needs}):
+        if importlib.util.find_spec(module.partition(".")[0]) is None:
+            pytest.skip(f"needs {module}")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    follow(RECIPES[name], folder, environment)
+
+
+def test_every_heading_is_reached_from_the_contents() -> None:
+    text = (DOCS / "recipes.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert anchors == set(re.findall(r"\]\(#([^)]+)\)", text))
+
+
+def test_pictures_of_the_documentation_are_there_and_small() -> None:
+    pages = [DOCS.parent / "README.md", *DOCS.glob("*.md")]
+    for page in pages:
+        for target in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            picture = page.parent / target
+            assert picture.read_bytes().startswith(b"\x89PNG"), target
+            assert picture.stat().st_size < 200_000, target
