@@ -328,7 +328,8 @@ def _in_order(raw: NDArray[Any]) -> NDArray[Any]:
     fold: NDArray[Any] = raw ^ (sign & raw.dtype.type(2 ** (bits - 1) - 1))
     fold -= sign
     fold ^= raw.dtype.type(-(2 ** (bits - 1)))
-    return fold.view(np.dtype(f"u{raw.itemsize}"))
+    unsigned: NDArray[Any] = fold.view(np.dtype(f"u{raw.itemsize}"))
+    return unsigned
 
 
 EXACT_IN_FLOAT32 = frozenset(
