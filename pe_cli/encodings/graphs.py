@@ -106,7 +106,7 @@ def laplacian(
     warnings = found.warnings
     if len(kept) >= k and components == "joint":
         warnings += (f"all {k} columns belong to eigenvalue 0: they say only which component a node is in",)
-    facts |= {"zero_eigenvalues": len(trivial), "sign": sign}
+    facts["zero_eigenvalues"] = len(trivial)
     if graph.directed:
         warnings += (
             "the graph is directed: this is the Laplacian of (A + A')/2; `magnetic` keeps directions",
@@ -178,7 +178,7 @@ def magnetic(
     vectors = found.vectors
     tensors = {"eigenvectors": vectors, "eigenvalues": found.values}
     facts = _columns(found)
-    facts |= {"one_way_pairs": one_way, "q": turn} | _solution(solved, found)
+    facts |= {"one_way_pairs": one_way, "effective_q": turn} | _solution(solved, found)
     tables = _finished(graph, tensors, facts, warnings, k, pad)
     if parts == "split":
         vectors = tables["eigenvectors"]
@@ -272,7 +272,7 @@ def shortest_path(
     else:
         table = walks.hops(graph.adjacency, limit, kind, unreachable)
         none = table == unreachable
-    facts: dict[str, Any] = {"unreachable": unreachable, "pairs_without_path": int(np.count_nonzero(none))}
+    facts: dict[str, Any] = {"pairs_without_path": int(np.count_nonzero(none))}
     if not none.all():
         facts["largest"] = table[~none].max().item()
     return _finished(graph, {"distance": table}, facts, ())
@@ -332,7 +332,7 @@ def _solution(solved: Spectra, found: Found) -> dict[str, Any]:
     return {
         "solver": "+".join(sorted(solved.solvers)) or "none",
         "residual": float(f"{found.residual:.1e}"),
-        "components": len(solved.sizes),
+        "connected_components": len(solved.sizes),
         "isolated_nodes": int(np.count_nonzero(solved.sizes == 1)),
     }
 

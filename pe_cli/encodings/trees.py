@@ -75,15 +75,14 @@ def tree(
     _check_options(scheme, max_depth, max_width, p, model_dim, wide, max_distance, unrelated)
     chosen = _chosen(forest, nodes)
     facts: dict[str, Any] = {
-        "nodes": forest.num_nodes,
-        "trees": forest.num_trees,
+        "total_nodes": forest.num_nodes,
+        "total_trees": forest.num_trees,
         "depth": int(forest.depths.max()),
         "width": int(forest.child_counts.max()),
     }
     warnings: tuple[str, ...] = ()
     if scheme in PAIRS:
         table = pair_table(forest, PAIRS[scheme], chosen, max_distance, unrelated)
-        facts["unrelated"] = unrelated
     else:
         parents, ranks = forest.parents, forest.ranks
         if wide == "binary":
@@ -128,7 +127,11 @@ def dependency(forest: Forest, *, same: Literal["edge", "path"] = "edge", relati
     if relative:
         rule = wang_edge if same == "edge" else wang_path
         tensors["relative"] = pair_table(forest, rule, chosen, None, 0)
-    facts = {"nodes": forest.num_nodes, "trees": forest.num_trees, "depth": int(forest.depths.max())}
+    facts = {
+        "total_nodes": forest.num_nodes,
+        "total_trees": forest.num_trees,
+        "depth": int(forest.depths.max()),
+    }
     return _finished(forest, chosen, tensors, facts, ())
 
 

@@ -156,7 +156,7 @@ def test_each_component_by_itself():
 def test_sixty_components():
     table = laplacian(copies(nx.path_graph(70), 60), 60)
     np.testing.assert_allclose(table["eigenvalues"], cosines(69, 1, 1)[0], rtol=1e-10)
-    assert table.facts["components"] == 60
+    assert table.facts["connected_components"] == 60
     assert np.count_nonzero(np.abs(table["eigenvectors"]).max(axis=1) > 1e-12) == 4200
     big = laplacian(copies(nx.grid_2d_graph(47, 46), 3), 6)
     one = laplacian(from_networkx(nx.grid_2d_graph(47, 46)), 2)
@@ -354,7 +354,7 @@ def test_magnetic_conventions():
     np.testing.assert_allclose(unit, 2 * half)
     np.testing.assert_allclose(half[0], 1 - np.sqrt(3) / 2)
     relative = magnetic(graph(3, ring), 3, q=0.3, q_mode="relative")
-    assert relative.facts["q"] == pytest.approx(0.1)
+    assert relative.facts["effective_q"] == pytest.approx(0.1)
     assert "ordinary Laplacian" in magnetic(graph(2, [(0, 1), (1, 0)]), 1).warnings[-1]
     assert "q is 0" in magnetic(graph(3, ring), 1, q=0.0).warnings[-1]
 
