@@ -23,6 +23,7 @@ from pe_cli.formats.stream import ByteInput, truncated
 
 MAX_HEADER = 100_000_000  # the format's own bound
 _NAMES = {code: name for name, code in SAFETENSORS_CODES.items()}
+_MAX_AXES = 64
 # Sizes in bits of all types of the format; those without a name above pe passes through and does not read.
 _BITS = {
     **dict.fromkeys(("F64", "C64", "I64", "U64"), 64),
@@ -253,10 +254,16 @@ def _entry(name: str, fields: Any, label: str) -> Entry:
             f"{label}: tensor {name!r} has a shape or data_offsets that are not whole numbers from 0"
         )
     begin, end = offsets
+    if len(shape) > _MAX_AXES:
+        raise PeError(
+            f"{label}: tensor {name!r} has {len(shape)} axes; no loader takes more than {_MAX_AXES}"
+        )
     nbytes = -(-math.prod(shape) * _BITS[code] // 8)
     if end - begin != nbytes:
+        needed = f"{nbytes} bytes" if nbytes < 1 << 63 else "more than any machine has"
         raise PeError(
-            f"{label}: tensor {name!r}, {code} of shape {shape}, takes {nbytes} bytes, and its data_offsets give {end - begin}"
+            f"{label}: tensor {name!r}, {code} of shape {str(shape)[:60]}, takes {needed}, "
+            f"and its data_offsets give {end - begin}"
         )
     return Entry(name, code, tuple(shape), begin, end)
 

@@ -54,6 +54,9 @@ LIES: list[tuple[bytes, str]] = [
     (file_of({"a": tensor(8, 0)}, bytes(8)), "takes 8 bytes, and its data_offsets give -8"),
     (file_of({"a": tensor(0, 12)}, bytes(12)), "takes 8 bytes, and its data_offsets give 12"),
     (file_of({"a": tensor(0, 8, shape=[1 << 40, 1 << 40])}, bytes(8)), "takes"),
+    (file_of({"a": tensor(0, 8, shape=[1 << 62] * 64)}, bytes(8)), "takes more than any machine has"),
+    (file_of({"a": tensor(0, 4, shape=[1] * 65)}, bytes(4)), "65 axes"),
+    (file_of({"a": tensor(0, 4, shape=[1 << 62] * 500_000)}, bytes(4)), "500000 axes"),
     (file_of({"a": tensor(0, 8), "b": tensor(4, 12)}, bytes(12)), "'b' overlaps"),
     (file_of({"a": tensor(0, 8), "b": tensor(0, 8)}, bytes(8)), "overlaps"),
     (file_of({"a": tensor(0, 8), "b": tensor(12, 20)}, bytes(20)), "'b' leaves a hole"),
@@ -75,8 +78,8 @@ LIES: list[tuple[bytes, str]] = [
 ]
 
 
-# The library lets the last of two equal keys win and drops fields that it does not know.
-WHERE_THE_LIBRARY_TAKES_IT = ("twice", "needs exactly")
+# The library lets the last of two equal keys win, drops fields that it does not know, and counts no axes.
+WHERE_THE_LIBRARY_TAKES_IT = ("twice", "needs exactly", "65 axes")
 
 
 @pytest.mark.parametrize(("content", "message"), LIES, ids=range(len(LIES)))
