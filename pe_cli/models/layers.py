@@ -14,6 +14,8 @@ from pe_cli.errors import PeError, no_such
 from pe_cli.models.defaults import Defaults
 from pe_cli.models.resolved import Found, Ledger
 
+# Layer types that turn in every class that knows them, unless their parameters are null.
+ATTENTION = ("full_attention", "sliding_attention")
 NOPE = "NoPE: these layers do not rotate, so they have no table"
 
 
@@ -51,7 +53,9 @@ def layer_tables(ledger: Ledger) -> dict[str | None, Rope | None]:
             tables.setdefault(label, _assumed(known, label))
         return tables
     if known.labels:
-        return {label: _flat(ledger, label, given, path) for label in known.labels}
+        listed = [kind for kind in ATTENTION if kind in layer_kinds(ledger)]
+        labels = dict.fromkeys((*known.labels, *listed))
+        return {label: _flat(ledger, label, given, path) for label in labels}
     if given:
         return {None: Rope(given, path, False, {})}
     if known.rope:
@@ -93,6 +97,8 @@ def _assumed(known: Defaults, label: str) -> Rope | None:
 
 def _flat(ledger: Ledger, label: str, given: Mapping[str, Any], path: str) -> Rope | None:
     """Flat parameters in a model whose layer types differ: the class applies them to some of the types."""
+    if label not in ledger.known.labels:
+        return Rope({}, path, False, {})
     default = _assumed(ledger.known, label)
     if default is None or not given:
         return default
