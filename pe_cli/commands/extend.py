@@ -213,6 +213,7 @@ def _extend_file(spec: str, request: Request, target: Target, config: str | None
     from dataclasses import replace
 
     from pe_cli import provenance
+    from pe_cli.render.progress import shown
     from pe_cli.sources import open_source, split_spec
     from pe_cli.surgery import containers
     from pe_cli.surgery.plan import make_plan
@@ -223,7 +224,8 @@ def _extend_file(spec: str, request: Request, target: Target, config: str | None
     model = _config_of(path, config)
     if not target.writes and target.format:
         raise PeError(f"--format {target.format}: nothing is written to a terminal; give -o FILE or a pipe")
-    with open_source(path) as source:
+    made: dict[str, Any] = {}
+    with open_source(path) as source, shown(quiet=target.quiet):
         text = "" if model is None else provenance.canonical(model.data)
         plan = make_plan(source.tensors, request, model, source.label, text)
         command = shlex.join(command_words(spec, request))
@@ -233,7 +235,7 @@ def _extend_file(spec: str, request: Request, target: Target, config: str | None
                 source, plan, target.path, metadata=about, format=target.format, force=target.force
             )
         else:
-            _, reports = containers.changed(source, plan)
+            made, reports = containers.changed(source, plan)
     notes = list(plan.notes)
     if plan.edits and model is not None:
         fields = "; ".join(map(str, plan.edits))
@@ -241,6 +243,17 @@ def _extend_file(spec: str, request: Request, target: Target, config: str | None
             f"{model.label} must follow, and is not written: {fields} (extend the folder to have it done)"
         )
     _tell(command, target, reports, plan.buffers.values(), notes, None)
+    if made and sys.stdout.isatty() and not (target.json or target.quiet):
+        _draw(plan, made)
+
+
+def _draw(plan: Any, made: dict[str, Any]) -> None:
+    """The first new table as a heat map."""
+    from pe_cli.render.console import console
+    from pe_cli.render.summary import draw
+
+    name, change = next(iter(plan.tables.items()))
+    draw(console(), change.layout.rows_of(made[name]))
 
 
 def _extend_folder(path: str, request: Request, target: Target, config: str | None) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import numpy_dtype
+from pe_cli.dtypes import NOT_IN_NUMPY
 from pe_cli.errors import PeError
-from pe_cli.formats import TensorSpec, open_sink, refuse_same_file
+from pe_cli.formats import open_sink, refuse_same_file
 from pe_cli.formats.atomic import Output, open_output
 from pe_cli.formats.base import READABLE, default_format
 from pe_cli.formats.safetensors import SafetensorsReader
@@ -47,7 +45,8 @@ def rewrite(
     """Write `source` with the changes of `plan` to `path` (None: standard output), and give the reports.
 
     What does not change keeps its bytes: from safetensors to safetensors, and from HDF5 to HDF5, all of the file;
-    into another format the values of all tensors. An `.npy` takes the one changed table alone.
+    into another format the values of all tensors. An `.npy` takes the one changed table alone, and of a GGUF, which
+    is not written, only the changed tables are taken.
     """
     target = target_format(source, plan, path, format)
     refuse_same_file(path, source.stream.fd)
@@ -57,9 +56,10 @@ def rewrite(
         raise PeError(
             f"{len(plan.tables)} tables change, and an .npy file takes one; write .safetensors or .npz"
         )
-    if target == "h5" and source.format == "hdf5" and path is not None:
+    plain = all(change.new.dtype not in NOT_IN_NUMPY for change in plan.changes())
+    if target == "h5" and source.format == "hdf5" and path is not None and plain:
         return _into_hdf5(source, plan, path, metadata=metadata, force=force)
-    kept = plan.tables if target == "npy" else source.tensors
+    kept = plan.tables if target == "npy" or source.format == "gguf" else source.tensors
     specs = [new for name in kept if (new := plan.new_spec(source.tensors[name])) is not None]
     for spec in specs:
         if spec.dtype not in READABLE:
@@ -120,18 +120,12 @@ def _into_hdf5(
                 del file[name]
                 if name not in made:
                     continue
-                dataset = file.create_dataset(name, data=_storable(made[name], change.new), track_times=False)
+                dataset = file.create_dataset(name, data=made[name], track_times=False)
                 for key, value in attributes.items():
                     dataset.attrs[key] = value
             for key, text in sorted(metadata.items()):
                 file.attrs[key] = text
     return reports
-
-
-def _storable(values: NDArray[Any], spec: TensorSpec) -> NDArray[Any]:
-    if values.dtype != numpy_dtype(spec.dtype) or values.dtype.kind == "V" or spec.dtype == "bfloat16":
-        raise PeError(f"{spec.name} is {spec.dtype} in HDF5: write it to .safetensors instead")
-    return np.ascontiguousarray(values)
 
 
 def _copy(source: Source, output: Output) -> None:
@@ -143,8 +137,3 @@ def _copy(source: Source, output: Output) -> None:
         while data:
             done = os.pwrite(output.fd, data, at)
             data, at = data[done:], at + done
-
-
-def save_path(path: str | Path | None) -> str | None:
-    """None for standard output."""
-    return None if path is None or str(path) == "-" else str(path)

@@ -195,7 +195,7 @@ def _in_turn(
             measured.start()
         else:
             for begin, count in _blocks(part.begin, part.count):
-                pump.move(begin, count)
+                pump.move(begin, begin - part.begin + part.to, count)
                 step("copying", done + begin - part.begin, total)
         done += _size(part)
 
@@ -209,38 +209,42 @@ class _Pump:
         self._base = os.lseek(stream.fd, 0, os.SEEK_CUR) if stream.seekable else 0
         self._splices = hasattr(os, "splice") and sys.platform == "linux"
 
-    def move(self, begin: int, count: int) -> None:
-        """Write `count` (at most a buffer of) bytes from offset `begin`."""
+    def move(self, begin: int, to: int, count: int) -> None:
+        """Write `count` (at most a buffer of) bytes from offset `begin` to offset `to`, which on a pipe is next."""
+        done = 0
         if self._splices:
             # What was read ahead is in memory, not in the pipe any more: an ordinary read takes that first.
-            head = min(count, HEAD)
-            self._through_memory(begin, head)
-            begin, count = begin + head, count - head
-            moved = self._splice(begin, count)
-            begin, count = begin + moved, count - moved
-        if count:
-            self._through_memory(begin, count)
+            done = min(count, HEAD)
+            self._through_memory(begin, to, done)
+            done += self._splice(begin + done, to + done, count - done)
+        if done < count:
+            self._through_memory(begin + done, to + done, count - done)
 
-    def _through_memory(self, begin: int, count: int) -> None:
+    def _through_memory(self, begin: int, to: int, count: int) -> None:
         self._stream.fill(begin, self._buffer[:count])
-        _put(self._output, self._buffer[:count], 0)
+        _put(self._output, self._buffer[:count], to)
 
-    def _splice(self, begin: int, count: int) -> int:
+    def _splice(self, begin: int, to: int, count: int) -> int:
+        """How many bytes were moved; fewer than `count` where the system does not splice these, or the input ends."""
         moved = 0
         while moved < count:
-            offset = self._base + begin + moved if self._stream.seekable else None
+            places: dict[str, Any] = {
+                "offset_src": self._base + begin + moved if self._stream.seekable else None,
+                "offset_dst": to + moved if self._output.seekable else None,
+            }
             try:
-                got = os.splice(self._stream.fd, self._output.fd, count - moved, offset_src=offset)
+                got = os.splice(self._stream.fd, self._output.fd, count - moved, **places)
             except BlockingIOError:
-                select.select([self._stream.fd], [self._output.fd], [])
+                select.select([self._stream.fd], [], [])
+                select.select([], [self._output.fd], [])
                 continue
             except OSError as error:
                 if error.errno in (errno.EINVAL, errno.ENOSYS, errno.EBADF):
                     self._splices = False  # no pipe on either side, or a file that is appended to
                     return moved
-                raise cannot_write(self._output.label, error, whole=self._output.seekable) from error
+                raise cannot_write(self._output.label, error) from error
             if got == 0:
-                return moved  # the ordinary read says that the input is truncated
+                return moved
             moved += got
             self._stream.position += 0 if self._stream.seekable else got
         return moved
