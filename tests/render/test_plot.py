@@ -50,8 +50,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_encoding_has_a_picture_of_its_own() -> None:
-    assert PICTURES.keys() == CATALOGUE.keys()
+def test_pictures_are_those_of_known_encodings() -> None:
+    assert PICTURES.keys() <= CATALOGUE.keys()
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
