@@ -19,6 +19,9 @@ from pe_cli.identify.rotation import constant_amplitude, rotation
 Array = NDArray[np.float64]
 
 
+LEAP = 0.02  # the fast pairs of an axis move by more from one place to the next
+
+
 @dataclass
 class AxisGroup:
     """Pairs `first` to `last` of the table, which turn once every `run` rows, along an axis of `size` places."""
@@ -84,8 +87,9 @@ def _groups(cos: Array, sin: Array, precision: Precision) -> list[AxisGroup] | N
     slack = 2 * precision.half_ulp(pairs)
     moved = (np.abs(pairs[:, 1:] - pairs[:, :1]) > slack[:, 1:] + slack[:, :1]).any(axis=0)
     runs = np.where(moved.any(axis=0), moved.argmax(axis=0) + 1, n)
-    for i in np.flatnonzero(runs == n):  # too slow to be seen moving: as the pair before it
-        runs[i] = runs[i - 1] if i else n
+    leap = np.abs(pairs[:, np.minimum(runs, n - 1), np.arange(len(runs))] - pairs[:, 0]).max(axis=0)
+    for i in np.flatnonzero((runs == n) | (leap < LEAP)):  # too slow to tell: as the pair before it
+        runs[i] = runs[i - 1] if i else runs[i]
     lengths = sorted({int(r) for r in runs})
     if lengths[-1] == n or len(lengths) < 2 or len(lengths) > 3 or lengths[0] != 1:
         return None
@@ -128,8 +132,12 @@ def _name(
         return None
     solved = groups[0].solved
     facts: dict[str, Any] = {"dim": width, "base": solved.law.base, "grid": "x".join(map(str, sizes))}
-    if any(group.solved.law.base != solved.law.base for group in groups):
-        facts["base"] = [group.solved.law.base for group in groups]
+    bases = [group.solved.law for group in groups]
+    sharpest = min(bases, key=lambda law: law.base_error)
+    if all(abs(law.base - sharpest.base) <= 2 * (law.base_error + sharpest.base_error) for law in bases):
+        facts["base"] = sharpest.base
+    else:
+        facts["base"] = [law.base for law in bases]
     ambiguous: list[str] = []
     rope = arrangement in ("cos,sin alternating", "cos|sin") or layout is not None
     if rope:

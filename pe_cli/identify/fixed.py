@@ -81,12 +81,19 @@ def solve(
     cos: Array, sin: Array, found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
 ) -> Iterator[Solved]:
     """Hypotheses that reproduce the rows, most likely first."""
-    clear = usable_pairs(found)
-    if clear < 1:
-        return
+    solved = list(_attempt(cos, sin, found, precision, width, sinusoid=sinusoid, rope=rope))
+    if not solved:
+        sharper = _by_distance_from_zero(found, precision, len(cos), width, sinusoid=sinusoid, rope=rope)
+        if sharper is not None:
+            solved = list(_attempt(cos, sin, sharper, precision, width, sinusoid=sinusoid, rope=rope))
+    yield from solved
+
+
+def _attempt(
+    cos: Array, sin: Array, found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
+) -> Iterator[Solved]:
     sign = float(np.sign(found.step[0]))
-    step, error = sign * found.step[:clear], found.error[:clear]
-    for law, shift, dim in _hypotheses(step, error, width, len(found.step), sinusoid=sinusoid, rope=rope):
+    for law, shift, dim in _hypotheses(found, width, sinusoid=sinusoid, rope=rope):
         try:
             frequencies, own = _frequencies(law, shift, dim, len(found.step))
         except PeError:
@@ -97,6 +104,27 @@ def solve(
             if match.reproduced:
                 yield Solved(law, width, shift, positions, amplitude, match, frequencies, found.even)
                 break
+
+
+def _by_distance_from_zero(
+    found: Rotation, precision: Precision, rows: int, width: int, *, sinusoid: bool, rope: bool
+) -> Rotation | None:
+    """Sharper steps for rows far from position 0: the first angle is the step times a known position."""
+    sign = float(np.sign(found.step[0]))
+    for law, shift, dim in _hypotheses(found, width, sinusoid=sinusoid, rope=rope):
+        try:
+            frequencies, _ = _frequencies(law, shift, dim, len(found.step))
+        except PeError:
+            continue
+        for positions in _positions(found, law.unit * sign, frequencies, rows, precision):
+            start = float(positions[0])
+            if abs(start) < 8 * abs(law.unit):
+                return None
+            angular = np.array([float(w) for w in frequencies])
+            rest = np.angle(np.exp(1j * (found.first - start * angular)))
+            step = (angular + rest / start) * law.unit * sign
+            return replace(found, step=step, error=np.abs(found.first_error / start * law.unit))
+    return None
 
 
 def solve_with(
@@ -114,8 +142,12 @@ def solve_with(
 
 
 def _hypotheses(
-    step: Array, error: Array, width: int, pairs: int, *, sinusoid: bool, rope: bool
+    found: Rotation, width: int, *, sinusoid: bool, rope: bool
 ) -> Iterator[tuple[Law, float | None, int]]:
+    clear, pairs = usable_pairs(found), len(found.step)
+    if clear < 1:
+        return
+    step, error = np.sign(found.step[0]) * found.step[:clear], found.error[:clear]
     plain = sinusoid_laws(step, error, width) if sinusoid else []
     # a fraction of a position from row to row is rather a linear scaling, where the layout allows it
     late = rope and bool(plain) and not plain[0][0].unit.is_integer()

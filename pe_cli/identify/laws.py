@@ -209,11 +209,15 @@ def _runs(y: Array, sigma: Array) -> tuple[int, int]:
     m = len(y)
     index = np.arange(m, dtype=np.float64)
     head, tail = 1, m - 2
-    while head + 1 < m and fit_line(index[: head + 2], y[: head + 2], sigma[: head + 2]).worst < 4:
+    while head + 1 < m and _straight(fit_line(index[: head + 2], y[: head + 2], sigma[: head + 2])):
         head += 1
-    while tail > 0 and fit_line(index[tail - 1 :], y[tail - 1 :], sigma[tail - 1 :]).worst < 4:
+    while tail > 0 and _straight(fit_line(index[tail - 1 :], y[tail - 1 :], sigma[tail - 1 :])):
         tail -= 1
     return head, tail
+
+
+def _straight(line: Line) -> bool:
+    return line.worst < 4 or line.typical < 1.8
 
 
 def _ramped(y: Array, sigma: Array, share: Array) -> tuple[Array, Array, Array]:

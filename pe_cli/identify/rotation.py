@@ -59,11 +59,12 @@ def constant_amplitude(cos: Array, sin: Array, precision: Precision) -> float | 
         return None
     # rounding errors cancel where a pair turns; a slow one repeats the same error in every row
     turning = c.std(axis=0) > 0.5 * amplitude
-    return _roundest_amplitude(float(np.sqrt(np.mean(square[:, turning] if turning.any() else square))))
+    return _unless_one(float(np.sqrt(np.mean(square[:, turning] if turning.any() else square))), precision)
 
 
-def _roundest_amplitude(value: float) -> float:
-    return 1.0 if abs(value - 1) < 2e-4 else value
+def _unless_one(value: float, precision: Precision) -> float:
+    """1 where it is as near as the stored precision tells."""
+    return 1.0 if abs(value - 1) < max(2e-4, precision.unit / 2) else value
 
 
 def phase_error(c: Array, s: Array, amplitude: float, precision: Precision) -> Array:
@@ -339,7 +340,7 @@ def even_wave(wave: Array, precision: Precision) -> Rotation | None:
     clear = step * n > 2
     if clear.sum() < 2:
         return None
-    amplitude = _roundest_amplitude(float(np.median(size[clear])))
+    amplitude = _unless_one(float(np.median(size[clear])), precision)
     if (np.abs(size[clear] - amplitude) > 0.05 * amplitude).any():
         return None
     # x = A cos(first + r step): even = A cos(first), odd = -A sin(first)

@@ -146,6 +146,8 @@ def _named(
     if style == "t2t" and "padding_idx" in place:
         style = "fairseq"
     facts: dict[str, Any] = {"style": style, "layout": shared if ambiguous else None, "dim": width}
+    if facts["layout"]:
+        facts["scaling"] = "none"
     facts |= {"base": solved.law.base, "shift": solved.shift}
     if solved.amplitude != 1:
         facts["amplitude"] = tidy(solved.amplitude)
