@@ -47,6 +47,9 @@ class _Stderr(io.FileIO):
 
 def prepare() -> None:
     """Make the streams safe, and let signals end the process through its `finally` blocks."""
+    # Threads of OpenBLAS wait for each other more than they work on matrices of our size (eigenvectors took 100 times
+    # as long on a busy machine), they slow the start, and they make the last bit of a sum depend on their number.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for fd, mode in PLUGS.items():
         try:
             os.fstat(fd)
