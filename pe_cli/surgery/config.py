@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ Section: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
 PARTS = (
     ("text_config", r"(?:^|\.)(?:text_model|language_model|text_encoder|text)\."),
     ("vision_config", r"vision|visual|image_encoder"),
+    ("image_config", r"image_model"),
     ("audio_config", r"audio"),
     ("qformer_config", r"qformer"),
     ("encoder", r"^encoder\."),
@@ -61,6 +63,8 @@ BEHIND_PADDING = frozenset(
     ]
 )
 MOST_OFFSET = 8
+IMAGE_FIELDS = ("image_size", "input_size")
+COUNT_FIELDS = ("num_position_embeddings", "num_patches")  # of a grid: how many cells it has
 
 
 @dataclass(frozen=True)
@@ -192,9 +196,32 @@ def grid_of(config: ModelConfig | None, tensor: str) -> tuple[int, ...] | None:
     for _, section in config.sections(tensor):
         if section.get("model_type") == "audio-spectrogram-transformer":
             return _audio_grid(section)
-        image, patch = _pair(section.get("image_size")), _pair(section.get("patch_size"))
+        if (tubelet := _tubelet(section)) is not None:
+            return tuple(size // step for size, step in zip(*tubelet, strict=True))
+        image, patch = _pair(section.get(_image_field(section))), _patch(section)
         if image and patch and all(p > 0 for p in patch):
             return tuple(i // p for i, p in zip(image, patch, strict=True))
+    return None
+
+
+def _image_field(section: dict[str, Any]) -> str:
+    return next((field for field in IMAGE_FIELDS if field in section), IMAGE_FIELDS[0])
+
+
+def _patch(section: dict[str, Any]) -> tuple[int, int] | None:
+    """Pixels from one patch to the next."""
+    return _pair(section.get("patch_stride", section.get("patch_size")))
+
+
+def _tubelet(section: dict[str, Any]) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
+    """Frames, height and width of a video, and of one of its patches (ViViT)."""
+    patch, image, frames = (
+        section.get("tubelet_size"),
+        _pair(section.get("image_size")),
+        section.get("num_frames"),
+    )
+    if isinstance(patch, list) and len(patch) == 3 and image is not None and type(frames) is int:
+        return (frames, *image), (patch[0], patch[1], patch[2])
     return None
 
 
@@ -225,24 +252,36 @@ def grid_edits(
     for path, section in config.sections(tensor):
         if section.get("model_type") == "audio-spectrogram-transformer":
             return _audio_edits(path, section, new), []
-        image, patch = _pair(section.get("image_size")), _pair(section.get("patch_size"))
+        counts = [field for field in COUNT_FIELDS if section.get(field) == prod(old)]
+        if counts:
+            return [Edit((*path, field), prod(old), prod(new)) for field in counts], []
+        if (tubelet := _tubelet(section)) is not None and len(new) == 3:
+            frames, height, width = (n * step for n, step in zip(new, tubelet[1], strict=True))
+            before = section["image_size"]
+            return [
+                Edit((*path, "num_frames"), section["num_frames"], frames),
+                Edit((*path, "image_size"), before, _like(before, (height, width))),
+            ], []
+        name, patch = _image_field(section), _patch(section)
+        image, before = _pair(section.get(name)), section.get(name)
         if patch is None or len(new) != 2:
             continue
         size = tuple(n * p for n, p in zip(new, patch, strict=True))
-        before = section.get("image_size")
-        edits = [Edit((*path, "image_size"), before, _like(before, size))]
+        edits = [Edit((*path, name), before, _like(before, size))]
         for other, part in config.everywhere():
-            if image is not None and other != path and _pair(part.get("image_size")) == image:
-                edits.append(
-                    Edit((*other, "image_size"), part["image_size"], _like(part["image_size"], size))
-                )
+            if image is not None and other != path and _pair(part.get(name)) == image:
+                edits.append(Edit((*other, name), part[name], _like(part[name], size)))
             if _pair(part.get("image_embedding_size")) == old:
                 was = part["image_embedding_size"]
                 edits.append(Edit((*other, "image_embedding_size"), was, _like(was, new)))
         notes = []
+        if before is None:
+            notes.append(
+                f"{name} was not in {config.label}, and is {size[0]} now; check that your model knows it"
+            )
         if new[0] != new[1] and not isinstance(before, list):
             notes.append(
-                f"image_size becomes {list(size)}: not every model's code takes a size that is not square"
+                f"{name} becomes {list(size)}: not every model's code takes a size that is not square"
             )
         return edits, notes
     timm = config.data.get("pretrained_cfg")
