@@ -99,21 +99,20 @@ def smallest(matrix: Hermitian, count: int, solver: Solver = "auto") -> Spectrum
 
 
 def small_spectra(
-    matrix: Hermitian, nodes: NDArray[np.int64]
+    matrix: Hermitian, nodes: NDArray[np.int64], place: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.float64], Vectors]]:
-    """All eigenpairs of many components of one size: `nodes` (b, size) are theirs. Null vectors are left out."""
+    """All eigenpairs of many components of one size, null vectors left out.
+
+    `nodes` (b, size) are theirs, `place` (n,) is the place of each node in its component.
+    """
     count, size = nodes.shape
-    place = np.full(matrix.size, -1)
-    place[nodes] = np.arange(size)
     at_once = max(1, BATCH // (size * size))
     for start in range(0, count, at_once):
         part = nodes[start : start + at_once]
         stack = np.zeros((len(part), size, size), dtype=matrix.dtype)
-        first, last = matrix.off.starts[part], matrix.off.starts[part + 1]
-        lengths = (last - first).ravel()
-        where = np.repeat(first.ravel() - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
-        item = np.repeat(np.arange(part.size), lengths)
-        stack[item // size, item % size, place[matrix.off.columns[where]]] = matrix.off.values[where]
+        inner = matrix.off.block(part.ravel(), place)
+        item = inner.row_numbers()
+        stack[item // size, item % size, inner.columns] = inner.values
         stack[:, np.arange(size), np.arange(size)] = matrix.diagonal[part]
         if matrix.null is not None:
             null = matrix.null[part]

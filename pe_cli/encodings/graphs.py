@@ -80,7 +80,7 @@ def laplacian(
     """
     _check(graph, k)
     adjacency = graph.symmetric.without_loops()
-    _not_negative(graph, adjacency)
+    _check_weights(graph, adjacency)
     matrix = laplacian_matrix(adjacency, norm == "none", isolated)
     half_degree = np.sqrt(np.where(matrix.diagonal > 0, adjacency.row_sums(), 1)) if norm == "rw" else None
 
@@ -165,7 +165,7 @@ def magnetic(
     if not np.isfinite(q):
         raise PeError(f"--q {q}: give a finite number")
     arcs = graph.arcs.without_loops()
-    _not_negative(graph, arcs)
+    _check_weights(graph, arcs)
     one_way = one_way_pairs(arcs)
     turn = q / max(1, min(one_way, graph.num_nodes)) if q_mode == "relative" else q
     matrix = magnetic_matrix(arcs, turn, norm == "none", convention == "unit", isolated)
@@ -214,7 +214,7 @@ def random_walk(
     """
     _check(graph, steps, "--steps")
     adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
-    _not_negative(graph, adjacency)
+    _check_weights(graph, adjacency)
     found = walks.return_probabilities(adjacency, steps, symmetric=not graph.directed)
     if space_dim:
         found *= np.arange(1, steps + 1) ** (space_dim / 2)
@@ -287,7 +287,7 @@ def _check(graph: Graph, number: int, option: str = "-k") -> None:
     require_memory(held, f"{option} {number} for {graph.num_nodes:,} nodes", f"use a smaller {option}")
 
 
-def _not_negative(graph: Graph, matrix: Rows) -> None:
+def _check_weights(graph: Graph, matrix: Rows) -> None:
     if matrix.values.size and matrix.values.min() < 0:
         where = int(np.argmin(matrix.values))
         i, j = matrix.row_numbers()[where], matrix.columns[where]
@@ -296,6 +296,9 @@ def _not_negative(graph: Graph, matrix: Rows) -> None:
             f"the edge {names[i]} - {names[j]} has weight {matrix.values[where]:g}: "
             "weights must not be negative; --weights none ignores them"
         )
+    with np.errstate(over="ignore"):
+        if not np.isfinite(matrix.row_sums().sum()):
+            raise PeError("the weights are so large that their sum overflows: scale them, or --weights none")
 
 
 def _scaled(vectors: Vectors, values: NDArray[np.float64], vec_norm: VectorNorm) -> Vectors:

@@ -22,7 +22,7 @@ def laplacian_matrix(adjacency: Rows, combinatorial: bool, isolated: Isolated) -
         null = np.ones(adjacency.size)
         return Hermitian(degree, adjacency._replace(values=-adjacency.values), bound, null)
     root = np.sqrt(degree)
-    off = adjacency._replace(values=-adjacency.values / (root[rows] * root[adjacency.columns]))
+    off = adjacency._replace(values=-adjacency.values / root[rows] / root[adjacency.columns])
     own = 1.0 if isolated == "one" else 0.0
     return Hermitian(np.where(alone, own, 1.0), off, 2.0, np.where(alone, 1 - own, root))
 
@@ -49,11 +49,10 @@ def magnetic_matrix(
     if combinatorial:
         bound = float((degree[between] + degree[pair.columns]).max(initial=0.0))
         return Hermitian(degree, hermitian, bound)
-    scale = np.sqrt(degree[between] * degree[pair.columns])
+    root = np.sqrt(degree)
+    scaled = hermitian._replace(values=hermitian.values / root[between] / root[pair.columns])
     own = 1.0 if isolated == "one" else 0.0
-    return Hermitian(
-        np.where(degree == 0, own, 1.0), hermitian._replace(values=hermitian.values / scale), 2.0
-    )
+    return Hermitian(np.where(degree == 0, own, 1.0), scaled, 2.0)
 
 
 def one_way_pairs(arcs: Rows) -> int:

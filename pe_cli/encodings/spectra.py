@@ -65,6 +65,8 @@ class Spectra:
         self.count = count
         self._order = np.argsort(self.labels, kind="stable")
         self._starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        self._place = np.empty(matrix.size, dtype=np.int64)
+        self._place[self._order] = np.arange(matrix.size) - self._starts[self.labels[self._order]]
         held = 2 * matrix.dtype.itemsize * int(np.minimum(self.sizes, count + SMALL) @ self.sizes)
         require_memory(held, f"{count} eigenvectors of {matrix.size} nodes", "use a smaller -k")
         self.pieces = self._solved(count, solver)
@@ -89,7 +91,7 @@ class Spectra:
             chosen = np.flatnonzero(self.sizes == size)
             nodes = self._order[self._starts[chosen][:, None] + np.arange(size)]
             for component, members, found in zip(
-                chosen, nodes, eigen.small_spectra(self.matrix, nodes), strict=True
+                chosen, nodes, eigen.small_spectra(self.matrix, nodes, self._place), strict=True
             ):
                 pieces[int(component)] = Piece(members, *found)
             self.solvers.add("dense")
@@ -103,7 +105,7 @@ class Spectra:
 
     def _part(self, nodes: NDArray[np.int64], component: int) -> Hermitian:
         matrix = self.matrix
-        off = matrix.off if len(nodes) == matrix.size else matrix.off.block(nodes)
+        off = matrix.off if len(nodes) == matrix.size else matrix.off.block(nodes, self._place)
         null = None if matrix.null is None else self.null_vector(component)[1]
         return Hermitian(matrix.diagonal[nodes], off, matrix.bound, null)
 

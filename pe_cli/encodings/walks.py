@@ -25,7 +25,7 @@ def return_probabilities(adjacency: Rows, steps: int, *, symmetric: bool) -> NDA
     degree = adjacency.row_sums()
     inverse = np.divide(1, degree, out=np.zeros_like(degree), where=degree > 0)
     rows = adjacency.row_numbers()
-    scale = np.sqrt(inverse[rows] * inverse[adjacency.columns]) if symmetric else inverse[rows]
+    scale = np.sqrt(inverse[rows]) * np.sqrt(inverse[adjacency.columns]) if symmetric else inverse[rows]
     walk = adjacency._replace(values=adjacency.values * scale)
     if walk.size <= DENSE:
         return _dense(walk.dense(), steps)

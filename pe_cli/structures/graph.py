@@ -55,13 +55,12 @@ class Rows(NamedTuple):
         keep = rows != self.columns
         return _rows(self.size, rows[keep], self.columns[keep], self.values[keep])
 
-    def block(self, nodes: NDArray[np.int64]) -> Rows:
-        """The square part of these nodes (ascending)."""
-        place = np.full(self.size, -1)
-        place[nodes] = np.arange(len(nodes))
-        rows, columns = place[self.row_numbers()], place[self.columns]
-        keep = (rows >= 0) & (columns >= 0)
-        return _rows(len(nodes), rows[keep], columns[keep], self.values[keep])
+    def block(self, nodes: NDArray[np.int64], place: NDArray[np.int64]) -> Rows:
+        """The rows of a component's nodes; `place` (n,) is the place of each node in its component."""
+        lengths = self.starts[nodes + 1] - self.starts[nodes]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        where = np.repeat(self.starts[nodes] - starts[:-1], lengths) + np.arange(starts[-1])
+        return Rows(starts, place[self.columns[where]], self.values[where])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -31,6 +31,7 @@ WEIGHTS = ("edge_weight", "edge_weights", "weights")
 def read_matrix_market(file: Opened, weights: str) -> RawGraph:
     """A square matrix of the NIST format; of a symmetric one each stored entry is an edge."""
     first, lines = True, []
+    _unnamed(weights, file.label)
     header: tuple[str, str, str] | None = None
     sizes: list[int] | None = None
     parts: list[NDArray[np.float64]] = []
@@ -70,6 +71,7 @@ def read_matrix_market(file: Opened, weights: str) -> RawGraph:
 
 def read_npy(file: Opened, weights: str) -> RawGraph:
     """edge_index (2, m) or (m, 2), or a square adjacency matrix."""
+    _unnamed(weights, file.label)
     array = _npy(io.BytesIO(whole_bytes(file)), file.label)
     return _from_array(array, file.label, weights)
 
@@ -94,6 +96,11 @@ def read_npz(file: Opened, weights: str) -> RawGraph:
         raise PeError(f"{file.label} is a broken .npz file: {trouble}") from None
 
 
+def _unnamed(weights: str, label: str) -> None:
+    if weights not in ("auto", "none"):
+        raise PeError(f"--weights {weights}: the values of {label} have no names; give auto or none")
+
+
 def _from_members(
     known: Mapping[str, Any], member: Callable[[str], NDArray[Any]], label: str, weights: str
 ) -> RawGraph:
@@ -115,6 +122,7 @@ def _from_members(
                 raise PeError(f"{label} says num_nodes {raw.num_nodes} and has a node {raw.edges.max()}")
         return raw
     if len(known) == 1:
+        _unnamed(weights, label)
         name = next(iter(known))
         return _from_array(member(name), f"{label}:{name}", weights)
     raise PeError(
@@ -123,6 +131,7 @@ def _from_members(
 
 
 def _scipy(member: Callable[[str], NDArray[Any]], label: str, weights: str) -> RawGraph:
+    _unnamed(weights, label)
     kind = member("format").item()
     kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
     shape = [int(side) for side in member("shape").reshape(-1)]

@@ -56,6 +56,8 @@ def assembled(
         edges, node_ids = _named(edges, raw.names, ids)
         if num_nodes is not None and num_nodes != count:
             raise PeError(f"--num-nodes {num_nodes}: {label} names {count} nodes")
+    elif ids == "text" and edges.size:
+        raise PeError(f"--ids text: {label} has no names, its rows are numbers; leave it out")
     elif ids == "relabel":
         known = np.unique(edges)
         edges = np.searchsorted(known, edges)

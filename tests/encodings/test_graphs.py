@@ -163,6 +163,15 @@ def test_sixty_components():
     np.testing.assert_allclose(big["eigenvalues"], np.repeat(one["eigenvalues"], 3), rtol=1e-9)
 
 
+def test_tiny_weights():
+    for norm in ("sym", "none"):
+        plain, tiny = (laplacian(graph(3, [(0, 1), (1, 2)], [w, 2 * w]), 2, norm=norm) for w in (1.0, 1e-300))
+        np.testing.assert_allclose(tiny["eigenvectors"], plain["eigenvectors"], atol=1e-14)
+        np.testing.assert_allclose(
+            tiny["eigenvalues"] * (1e300 if norm == "none" else 1), plain["eigenvalues"]
+        )
+
+
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_small_and_edgeless_graphs_are_filled_up(n):
     for g in (graph(n, []), from_networkx(nx.path_graph(n))):
@@ -246,6 +255,7 @@ def test_the_names_of_the_nodes_come_along():
         (lambda: laplacian(TRIANGLES, 0), "-k 0: give at least 1"),
         (lambda: laplacian(graph(0, []), 1), "no nodes; --num-nodes"),
         (lambda: laplacian(graph(2, [(0, 1)], [-1.0]), 1), "edge 0 - 1 has weight -1: .*--weights none"),
+        (lambda: laplacian(graph(3, [(0, 1), (1, 2)], [1e308, 1e308]), 1), "sum overflows"),
         (lambda: laplacian(graph(10**7, []), 10**6), "memory"),
         (lambda: laplacian(random_graph(2 * 10**5, 2), 1, solver="dense"), "memory"),
         (lambda: laplacian(TRIANGLES, 1, components="each", multiplet="extend"), "--components each"),

@@ -204,6 +204,8 @@ XML = (
         ("0 1\n", {"weights": "length"}, "--weights length: .* 2 columns and no header"),
         ("u,v,w\n0,1,2\n", {"weights": "length"}, "columns u, v, w"),
         ("a b\nb a\n", {"num_nodes": 3}, "names 2 nodes"),
+        ("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", {"weights": "x"}, "--weights x"),
+        ("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", {"ids": "text"}, "--ids text"),
         ("just some words of a letter\n" * 3, {"weights": "9"}, "--weights 9"),
         ("word\n", {}, "line 1: 'word' is not an edge"),
         (b"0 1\n\xff\xfe 2\n", {}, "line 2: this is not text"),
