@@ -87,35 +87,51 @@ def test_fish(line: str, want: set[str], folder: Path) -> None:
     assert {row.split("\t")[0] for row in done.stdout.splitlines()} == want
 
 
-ZSH = r"""
+# What an interactive zsh reads at its start: completion as users have it, and `compadd` telling what it was given.
+ZSH_SETUP = r"""
+PS1=
+fpath=({folder} $fpath)
+autoload -Uz compinit
+compinit -u -D
+unsetopt auto_list auto_menu beep
+compadd() {{
+    if [[ " ${{(j: :)@[1,(i)(-|--)]}} " == *" -"[a-zA-Z]#[OAD]" "* ]]; then
+        builtin compadd "$@"
+        return
+    fi
+    local -a hits
+    builtin compadd -O hits "$@"
+    (( $#hits )) && print -rl -- $hits >> {out}
+    builtin compadd "$@"
+}}
+cd {cwd}
+"""
+ZSH_TYPE = r"""
 zmodload zsh/zpty
-zpty z zsh -f -i
-zpty -w z "PS1=; fpath=({folder} \$fpath); autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word"
-zpty -w z "zstyle ':completion:*' list-separator '#'; setopt nolistbeep; LISTMAX=1000; cd {cwd}"
-zpty -w z 'comppostfuncs=(show); show() {{ true }}'
-zpty -w z 'compadd() {{ local -a found; builtin compadd -O found "$@"; [[ -z "$found" ]] || print -rl -- "GOT ${{(@)^found}}" >> {out}; builtin compadd "$@" }}'
-sleep 0.3
-zpty -w -n z $'{line}\t'
-sleep 1
-zpty -d z
+zpty shell zsh -f -i
+zpty -w shell 'setopt extended_glob; source {setup}'
+zpty -w -n shell $'{line}\t'
+zpty -w -n shell $'\C-a\C-k'
+zpty -w shell 'print END > {end}; exit'
+repeat 200; do [[ -e {end} ]] && break; zpty -r -t shell >/dev/null; sleep 0.05; done
 """
 
 
 @pytest.mark.shells
 @pytest.mark.parametrize(("line", "want"), CASES, ids=[line for line, _ in CASES])
-def test_zsh(line: str, want: set[str], folder: Path) -> None:
-    out = folder / "got.txt"
-    script = ZSH.format(folder=FOLDER, cwd=folder, out=out, line=line)
+def test_zsh(line: str, want: set[str], folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    own = tmp_path_factory.mktemp("zsh")
+    out, end, setup = own / "got", own / "end", own / "setup.zsh"
+    setup.write_text(ZSH_SETUP.format(folder=FOLDER, cwd=folder, out=out))
     subprocess.run(
-        [shell("zsh"), "-f", "-c", script],
+        [shell("zsh"), "-f", "-c", ZSH_TYPE.format(setup=setup, line=line, end=end)],
         cwd=folder,
-        env={**os.environ, "HOME": str(folder), "TERM": "dumb"},
+        env={**os.environ, "HOME": str(own), "TERM": "dumb"},
         capture_output=True,
         check=True,
         timeout=60,
     )
-    got = (
-        {row.removeprefix("GOT ").strip() for row in out.read_text().splitlines()} if out.exists() else set()
-    )
+    assert end.exists()
+    got = {row.rstrip("=") for row in out.read_text().split()} if out.exists() else set()
     assert want <= got
     assert all(word.startswith(line.split(" ")[-1]) for word in got), got
