@@ -68,6 +68,16 @@ def speech(frames: int) -> dict[str, Any]:
 
 
 BOTH = ["--tensor", "*embed_positions.weight"]
+WHISPER = {
+    **STACKS,
+    "max_source_positions": 50,
+    "max_target_positions": 40,
+    "num_mel_bins": 8,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 1,
+}
 # name: (model, configuration), options of extend, what it runs on afterwards
 CASES: dict[str, tuple[str, dict[str, Any], list[str], dict[str, Any]]] = {
     "bert": (
@@ -133,18 +143,15 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str], dict[str, Any]]] = {
     ),
     "whisper-encoder": (
         "Whisper",
-        {
-            **STACKS,
-            "max_source_positions": 50,
-            "max_target_positions": 40,
-            "num_mel_bins": 8,
-            "pad_token_id": 0,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
-            "decoder_start_token_id": 1,
-        },
+        WHISPER,
         ["--len", "80", "--tensor", "encoder.embed_positions.weight"],
         speech(160),
+    ),
+    "whisper-decoder": (
+        "Whisper",
+        WHISPER,
+        ["--len", "90", "--tensor", "decoder.embed_positions.weight"],
+        {**speech(100), "decoder_input_ids": tokens(90)["input_ids"]},
     ),
     "swin": (
         "Swin",
@@ -252,6 +259,18 @@ def test_longformer_copies_the_body_behind_the_offset_rows(tmp_path: Path) -> No
         .numpy()
     )
     assert got.tobytes() == np.concatenate([old[:2], *[old[2:]] * 4]).tobytes()
+
+
+def test_torch_weights_become_safetensors(tmp_path: Path) -> None:
+    """A folder with pytorch_model.bin alone: read without running its pickle, written as safetensors."""
+    old = saved("bert", tmp_path / "old")
+    (tmp_path / "old" / "model.safetensors").unlink()
+    torch.save(old.state_dict(), tmp_path / "old" / "pytorch_model.bin")
+    target = extended(tmp_path / "old", ["--len", "100", "--method", "tile"])
+    assert not (target / "pytorch_model.bin").exists()
+    new, told = transformers.BertModel.from_pretrained(target, output_loading_info=True)
+    assert not told["missing_keys"]
+    assert new.embeddings.position_embeddings.weight.shape == (100, 32)
 
 
 class TestMiniLM:
