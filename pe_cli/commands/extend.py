@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pe_cli.commands.options import Force, Format, Json, OutputPath, Quiet
+from pe_cli.commands.options import Force, Format, Json, OutputPath, Plot, Quiet
 from pe_cli.errors import PeError
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def extend_command(
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
+    plot: Plot = None,
 ) -> None:
     """Lengthen, shorten or regrid a learned position table, alone or inside a checkpoint.
 
@@ -177,7 +178,7 @@ def extend_command(
         preset=preset,
         tensors=tuple(tensor or ()),
     )
-    target = Target(output, format, force, json, quiet, dry_run)
+    target = Target(output, format, force, json, quiet, dry_run, plot)
     if Path(source).is_dir():
         _extend_folder(source, request, target, config)
     else:
@@ -194,6 +195,7 @@ class Target:
     json: bool
     quiet: bool
     dry_run: bool
+    plot: str | None
 
     def __post_init__(self) -> None:
         if self.output == "-" and (self.json or sys.stdout.isatty()):
@@ -225,11 +227,14 @@ def _extend_file(spec: str, request: Request, target: Target, config: str | None
     if not target.writes and target.format:
         raise PeError(f"--format {target.format}: nothing is written to a terminal; give -o FILE or a pipe")
     made: dict[str, Any] = {}
+    seen: list[Any] = []
     with open_source(path) as source, shown(quiet=target.quiet):
         text = "" if model is None else provenance.canonical(model.data)
         plan = make_plan(source.tensors, request, model, source.label, text)
         command = shlex.join(command_words(spec, request))
         about = provenance.metadata(command, "extend", _parameters(request), {})
+        if target.plot:
+            plan.watch_first(lambda *rows: seen.append(rows))
         if target.writes:
             reports = containers.rewrite(
                 source, plan, target.path, metadata=about, format=target.format, force=target.force
@@ -242,9 +247,19 @@ def _extend_file(spec: str, request: Request, target: Target, config: str | None
         notes.append(
             f"{model.label} must follow, and is not written: {fields} (extend the folder to have it done)"
         )
+    _plot(seen, target)
     _tell(command, target, reports, plan.buffers.values(), notes, None)
     if made and sys.stdout.isatty() and not (target.json or target.quiet):
         _draw(plan, made)
+
+
+def _plot(seen: list[Any], target: Target) -> None:
+    """The first table before and after, in the picture that was asked for."""
+    if target.plot:
+        from pe_cli.render.plot import plot_extension
+
+        before, after = seen[-1]
+        plot_extension(before, after, target.plot, target.force)
 
 
 def _draw(plan: Any, made: dict[str, Any]) -> None:
@@ -270,13 +285,16 @@ def _extend_folder(path: str, request: Request, target: Target, config: str | No
         raise PeError("a folder brings its own config.json; --config is for single files")
     command = shlex.join(command_words(path, request))
     about = provenance.metadata(command, "extend", _parameters(request), {})
+    seen: list[Any] = []
     result = extend_folder(
         Path(path),
         None if target.dry_run else Path(str(target.output)),
         request,
         metadata=about,
         force=target.force,
+        watch=(lambda *rows: seen.append(rows)) if target.plot else None,
     )
+    _plot(seen, target)
     _tell(command, target, result.reports, result.plan.buffers.values(), result.plan.notes, result.files)
 
 

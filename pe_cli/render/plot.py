@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pe_cli.render import heatmap
 from pe_cli.render.plots import general, graphs, pairs, trees, waves
 from pe_cli.render.plots.canvas import Drawing, write
-from pe_cli.render.plots.view import View
+from pe_cli.render.plots.view import View, spread
 
 if TYPE_CHECKING:
     from pe_cli.commands.emit import Request
@@ -61,31 +61,22 @@ def plot_extension(
     before: NDArray[Any], after: NDArray[Any], path: str, force: bool, *, name: str = "table"
 ) -> None:
     """What `pe extend --plot` draws: a table (rows, dim) before and after, its norms, the likeness of its rows."""
-    old, new = _rows(before), _rows(after)
-    limits = heatmap.limits(np.concatenate([old, new]))
-    longest = max(len(old), len(new))
-    norms = {
-        text: np.concatenate([np.sqrt((rows * rows).sum(axis=1)), np.full(longest - len(rows), np.nan)])
-        for text, rows in (("before", old), ("after", new))
-    }
+    pictures = {"before": before, "after": after}
+    rows = {when: len(table) for when, table in pictures.items()}
+    sampled = {when: _rows(table[spread(len(table))]) for when, table in pictures.items()}
+    runs = {when: _rows(table[: 2 * general.LONGEST_LAG]) for when, table in pictures.items()}
+    limits = heatmap.limits(np.concatenate(list(sampled.values())))
     drawings = [
-        general.heat_map(old, f"{name} before, {len(old)} rows", limits=limits),
-        general.heat_map(new, f"{name} after, {len(new)} rows", limits=limits),
-        general.curves(norms, "length of rows", labels=("row", "norm")),
+        general.heat_map(plane, f"{name} {when}, {rows[when]} rows", rows=rows[when], limits=limits)
+        for when, plane in sampled.items()
     ]
-    if min(len(old), len(new)) > 2:
-        alike = {
-            "before": general.mean_cosines(old[: 2 * general.LONGEST_LAG]),
-            "after": general.mean_cosines(new[: 2 * general.LONGEST_LAG]),
-        }
-        shortest = min(map(len, alike.values()))
-        drawings.append(
-            general.curves(
-                {text: line[:shortest] for text, line in alike.items()},
-                "likeness of rows by distance",
-                labels=("distance in rows", "mean cosine"),
-            )
-        )
+    places = {when: spread(count).astype(np.float64) for when, count in rows.items()}
+    lengths = {when: np.sqrt((plane * plane).sum(axis=1)) for when, plane in sampled.items()}
+    drawings.append(general.curves(lengths, "length of rows", labels=("row", "norm"), x=places))
+    if min(rows.values()) > 2:
+        alike = {when: general.mean_cosines(run) for when, run in runs.items()}
+        labels = ("distance in rows", "mean cosine")
+        drawings.append(general.curves(alike, "likeness of rows by distance", labels=labels))
     write(drawings, path, force=force)
 
 

@@ -21,7 +21,7 @@ from pe_cli.surgery.config import Edit, ModelConfig, edited, read_config
 from pe_cli.surgery.plan import Plan, make_plan
 from pe_cli.surgery.presets import Request
 from pe_cli.surgery.report import TableReport
-from pe_cli.surgery.table import TableChange
+from pe_cli.surgery.table import TableChange, Watch
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -60,9 +60,17 @@ class Result:
 
 
 def extend_folder(
-    folder: Path, target: Path | None, request: Request, *, metadata: Mapping[str, str], force: bool = False
+    folder: Path,
+    target: Path | None,
+    request: Request,
+    *,
+    metadata: Mapping[str, str],
+    force: bool = False,
+    watch: Watch | None = None,
 ) -> Result:
     """Extend the model in `folder` into the new folder `target` (None: only say what would change).
+
+    `watch` sees the rows of the first table before and after.
 
     Errors: no weights, a target that exists, the errors of `make_plan`.
     """
@@ -77,6 +85,8 @@ def extend_folder(
         label = ModelConfig(config.data, f"{folder.name}/config.json") if config else None
         text = json.dumps(config.data) if config else ""
         plan = make_plan(tensors, request, label, str(folder), text)
+        if watch is not None:
+            plan.watch_first(watch)
         result = Result(plan)
         texts = dict(_texts(folder, plan, config, tensors))
         with _new_folder(target, force) as new:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeAlias
 
@@ -26,7 +26,7 @@ from pe_cli.surgery.config import (
 from pe_cli.surgery.find import Candidate, Kind, choose, companions, find
 from pe_cli.surgery.layout import Layout, spans, times
 from pe_cli.surgery.presets import Request, settle
-from pe_cli.surgery.table import TableChange
+from pe_cli.surgery.table import TableChange, Watch
 
 Change: TypeAlias = TableChange | BufferChange
 
@@ -57,6 +57,11 @@ class Plan:
 
     def add_table(self, change: TableChange) -> None:
         self.tables[change.old.name] = change
+
+    def watch_first(self, watch: Watch) -> None:
+        """Let `watch` see the rows of the first table before and after."""
+        name = next(iter(self.tables))
+        self.tables[name] = replace(self.tables[name], watch=watch)
 
     def add_edits(self, edits: Sequence[Edit], notes: Sequence[str]) -> None:
         self.edits += [edit for edit in edits if edit not in self.edits and edit.old != edit.new]

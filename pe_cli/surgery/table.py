@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from pe_cli.surgery.report import TableReport, account, geometry, warn
 from pe_cli.surgery.rows import Outliers, norms, outliers
 from pe_cli.taps import FRESH, filler, resample, row_sources
 
+# Told the rows (n, d) of a table before and after its change.
+Watch: TypeAlias = Callable[[NDArray[Any], NDArray[Any]], None]
+
 
 @dataclass(frozen=True)
 class TableChange:
@@ -35,6 +38,7 @@ class TableChange:
     seed: int
     known: bool = True
     notes: tuple[str, ...] = ()
+    watch: Watch | None = None
 
     def run(self, array: NDArray[Any]) -> tuple[NDArray[Any], Callable[[], TableReport]]:
         """The new tensor of shape `new.shape`, and a function that measures it and gives the report.
@@ -86,6 +90,8 @@ class TableChange:
         else:
             source, worst = self._resampled(body, inner, found, way, notes)
         settled = way
+        if self.watch is not None:
+            self.watch(rows, made)
 
         def report() -> TableReport:
             return self._report(rows, sizes, made, source, settled, found, worst, notes)

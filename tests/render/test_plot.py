@@ -207,3 +207,27 @@ def test_without_matplotlib_the_extra_is_named(
     assert run(["gen", "rope", "--len", "8", "--dim", "4", "--json", "--plot", "made.png"]) == 2
     assert "pip install 'pe-cli[plot]'" in capsys.readouterr().err
     assert not Path("made.png").exists()
+
+
+@pytest.mark.parametrize("way", ["file", "pipe", "dry-run"])
+def test_extend_draws_before_and_after(way: str, pe: Any, tmp_path: Path) -> None:
+    pe("gen", "learned", "--len", "32", "--dim", "8", "-o", "table.npy", "-q")
+    words = ["extend", "-" if way == "pipe" else "table.npy", "--len", "64", "-q", "--plot", "made.svg"]
+    more = {"file": ["-o", "longer.npy"], "pipe": [], "dry-run": ["--dry-run"]}[way]
+    done = pe(*words, *more, stdin=(tmp_path / "table.npy").read_bytes())
+    assert bool(done.stdout) == (way == "pipe")
+    found = labels("made.svg")
+    assert {"table before, 32 rows", "table after, 64 rows", "mean cosine"} <= set(found)
+
+
+def test_diff_draws_the_error(pe: Any) -> None:
+    pe("gen", "rope", "--len", "32", "--dim", "8", "-o", "mine.npy", "-q")
+    pe("gen", "rope", "--len", "32", "--dim", "8", "--base", "500000", "-o", "theirs.npy", "-q")
+    pe("diff", "mine.npy", "theirs.npy", "--plot", "made.svg", code=1)
+    assert {"mine.npy", "theirs.npy", "absolute error", "largest error by column"} <= set(labels("made.svg"))
+
+
+def test_inspect_draws_what_it_reads(pe: Any) -> None:
+    pe("gen", "rope", "--len", "32", "--dim", "8", "--layout", "half", "-o", "mine.safetensors", "-q")
+    pe("inspect", "mine.safetensors", "--plot", "made.svg")
+    assert {"cos", "sin", "likeness of rows by distance"} <= set(labels("made.svg"))

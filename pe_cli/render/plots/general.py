@@ -72,15 +72,15 @@ def curves(
     title: str,
     *,
     labels: tuple[str, str],
-    x: NDArray[Any] | None = None,
+    x: NDArray[Any] | Mapping[str, NDArray[Any]] | None = None,
     steps: bool = False,
 ) -> Drawing:
-    """One line for each entry, named in a legend where they are few and by a colour bar where they are many."""
+    """One line for each entry, over `x` (one for all or one for each), named in a legend where they are few and by a colour bar where they are many."""
 
     def draw(axes: Axes) -> None:
         colours = [BLUE] if len(values) == 1 else line_colours(len(values))
         for (name, line), colour in zip(values.items(), colours, strict=True):
-            where = np.arange(len(line)) if x is None else x
+            where = np.arange(len(line)) if x is None else x[name] if isinstance(x, Mapping) else x
             few = len(line) <= 40
             axes.plot(
                 where,

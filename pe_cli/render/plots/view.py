@@ -44,7 +44,7 @@ class View:
     def of_arrays(cls, tensors: Mapping[str, NDArray[Any]], rows: Mapping[str, int]) -> View:
         """Arrays that are held whole."""
         shown = {name: array for name, array in tensors.items() if array.size and array.dtype.kind != "U"}
-        sampled = {name: array[_spread(len(array))] if array.ndim else array for name, array in shown.items()}
+        sampled = {name: array[spread(len(array))] if array.ndim else array for name, array in shown.items()}
         runs = {name: array[:RUN_ROWS] if array.ndim else array for name, array in shown.items()}
         return cls("", sampled, runs, rows)
 
@@ -73,5 +73,6 @@ def joined_rows(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] | Non
     return joined if np.isfinite(joined).all() else None
 
 
-def _spread(size: int) -> NDArray[np.int64]:
+def spread(size: int) -> NDArray[np.int64]:
+    """At most 1024 of the numbers 0..size-1, evenly spaced, the first and last among them."""
     return np.unique(np.linspace(0, size - 1, min(size, SAMPLE_ROWS)).round().astype(np.int64))
