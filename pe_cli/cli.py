@@ -215,9 +215,7 @@ def _sentence(error: Exception) -> str:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}"
     if isinstance(error, MemoryError):
-        return (
-            f"out of memory ({error or 'no room is left'}): ask for less at a time, by --positions or --shard"
-        )
+        return f"out of memory ({str(error) or 'no room is left'}): ask for less at a time, by --positions or --shard"
     return f"unexpected {type(error).__name__}: {error}; PE_DEBUG=1 shows where, please report it"
 
 

@@ -24,8 +24,6 @@ RENAMED = {"length": "len"}
 READ_BY_TYPE = {"Graph": Source.GRAPH, "Forest": Source.FOREST}
 SUPPLIED = frozenset({Source.POSITIONS, Source.QUERIES, Source.KEYS, Source.DISTANCES})
 LARGEST = 2**63
-# Widths of a row, of which a list is made before anything is written.
-LONGEST = {"dim": 1 << 22, "num_bands": 1 << 20, "heads": 1 << 20}
 READ_FROM_FILE = {Source.GRAPH: "GRAPH", Source.FOREST: "FILE"}
 
 
@@ -205,10 +203,6 @@ def _number(parameter: Parameter, value: Any) -> Any:
         raise PeError(f"{parameter.option} {value}: a finite number is needed")
     if isinstance(value, int) and not -LARGEST <= value < LARGEST:
         raise PeError(f"{parameter.option} {value}: a whole number here is below 2^63 in size")
-    if value > LONGEST.get(parameter.name, value):
-        raise PeError(
-            f"{parameter.option} {value}: at most {LONGEST[parameter.name]}, a single row would be too large"
-        )
     return value
 
 

@@ -20,6 +20,8 @@ from pe_cli.signature import Source
 from pe_cli.sources import load_array
 from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
 
+# Widths of a row: lists of their length are made before anything is written.
+LONGEST = {"dim": 1 << 22, "num_bands": 1 << 20, "heads": 1 << 20, "width": 1 << 20, "num_buckets": 1 << 24}
 READERS = {Source.GRAPH: "read_graph", Source.FOREST: "read_forest"}
 
 
@@ -122,6 +124,9 @@ def build(
     name: str | None = None,
 ) -> Table:
     """The table of `encoding` with its own `arguments` and the rows asked for."""
+    for n, most in LONGEST.items():
+        if n in arguments and (arguments[n] or 0) > most:
+            raise PeError(f"{n} {arguments[n]}: at most {most}, a single row would be too large")
     chosen = {n: value for n, value in vars(rows).items() if value} if rows is not None else {}
     if not chosen and not encoding.needs_rows:
         return WholeTable(as_tensors(encoding.function(**arguments), encoding.name), dtype, name)
@@ -216,8 +221,10 @@ def in_options(error: PeError, encoding: Encoding, given: Mapping[str, Any]) -> 
     """The same error for who typed options: parameters by their options, and the file where a function knows an array."""
     text = str(error)
     for n, p in encoding.parameters.items():
-        if "_" in n and p.source not in derive.SUPPLIED:
-            text = re.sub(rf"(?<![\w.-]){n}(?![\w.])", p.option, text)
+        if p.source not in derive.SUPPLIED:
+            # A word with a _ is a parameter; one without may be any word, unless it begins the sentence before a number.
+            start, end = (r"(?<![\w.-])", r"(?![\w.])") if "_" in n else ("^", r"(?= -?\d)")
+            text = re.sub(rf"{start}{n}{end}", p.option, text)
     files = {p.option: given[n] for n, p in encoding.own.items() if p.source is Source.ARRAY and given[n]}
     if files and "--" not in text and not any(file in text for file in files.values()):
         text = f"{' '.join(f'{option} {file}' for option, file in files.items())}: {text}"

@@ -75,12 +75,12 @@ def inspect_command(
 
 def _is_configuration(source: str) -> bool:
     path = Path(source)
-    if source == "-" or not path.exists():
-        return False
-    if path.is_dir():
-        return True
+    if source == "-" or not path.is_file():  # a pipe gives its bytes only once
+        return source != "-" and path.is_dir()
     with path.open("rb") as stream:
-        return path.is_file() and stream.read(64).lstrip()[:1] == b"{"
+        head = stream.read(64)
+    # The length in front of a safetensors header may begin with any byte, but it has zeros.
+    return head.lstrip()[:1] == b"{" and b"\0" not in head
 
 
 def _inspect_model(source: str, which: dict[str, Any], *, json: bool, plot: str | None, force: bool) -> None:

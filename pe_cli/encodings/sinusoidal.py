@@ -149,6 +149,8 @@ def _line(
     compute: Compute,
     dtype: DTypeName,
 ) -> NDArray[Any]:
+    if padding_idx is not None and padding_idx < 0:
+        raise PeError(f"padding_idx {padding_idx} is not a row of the table")
     table = np.empty((len(positions), dim), numpy_dtype(dtype))
     _halves(table, positions, style, base, style.shift, compute, 1.0)
     zero_row = style.padding_idx if padding_idx is None else padding_idx

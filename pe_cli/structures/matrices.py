@@ -219,7 +219,7 @@ def _banner(label: str, line: str) -> tuple[str, str, str]:
         )
     if words[3] not in FIELDS or words[4] not in SYMMETRIES:
         raise PeError(
-            f"{label} line 1: a graph is {', '.join(FIELDS)} and {' or '.join(SYMMETRIES)}, not {line[25:70]}"
+            f"{label} line 1: a graph is {', '.join(FIELDS)} and {' or '.join(SYMMETRIES)}, not {' '.join(words[3:])[:40]}"
         )
     return words[2], words[3], words[4]
 
