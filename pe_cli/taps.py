@@ -65,9 +65,9 @@ def filler(method: str, table: NDArray[Any], seed: int) -> Fill:
         return lambda count: np.zeros((count, table.shape[1]))
     generator = np.random.Generator(np.random.PCG64(seed))
     mean = table.mean(axis=0, dtype=np.float64)
-    squares = np.zeros_like(mean)
+    squares = np.zeros(table.shape[1])
     for rows in _blocks(np.arange(len(table)), table.shape[1]):
-        squares += np.square(table[rows] - mean).sum(axis=0)
+        squares += np.square(np.abs(table[rows] - mean)).sum(axis=0)
     spread = np.sqrt(squares / len(table))
     return lambda count: mean + spread * generator.standard_normal((count, table.shape[1]))
 

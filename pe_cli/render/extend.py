@@ -47,11 +47,11 @@ def lines(
         yield f"and {len(buffers) - MOST_ALIKE} more buffers"
     said = dict.fromkeys([*(note for report in reports for note in report.notes), *notes])
     for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
-        yield f"warning: {warning}"
+        yield f"pe: warning: {warning}"
     for note in said:
-        yield f"note: {note}"
-    if any(report.new for report in reports):
-        yield f"note: {UNTRAINED}"
+        yield f"pe: note: {note}"
+    if any(report.new and report.way != "regenerate" for report in reports):
+        yield f"pe: note: {UNTRAINED}"
     for change in files or ():
         yield from change.lines()
     yield f"written to {where}" if where else "nothing was written: give -o FILE, or send stdout into a pipe"
@@ -60,7 +60,7 @@ def lines(
 def _table(report: TableReport) -> Iterator[str]:
     layout = report.layout
     old, new = report.shape
-    yield f"{report.name}  {report.dtype}  {list(old)} -> {list(new)}  {report.way}"
+    yield f"{report.name or 'table'}  {report.dtype}  {list(old)} -> {list(new)}  {report.way}"
     usable = prod(report.sizes)
     special = layout.prefix + layout.suffix
     behind = f", {layout.suffix} behind" if layout.suffix else ""

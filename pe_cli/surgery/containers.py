@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from pe_cli.surgery.report import TableReport
 from pe_cli.surgery.table import TableChange
 
 COPY = 1 << 20
+NAMELESS = "table"  # what the array of an .npy is called in a file that needs a name
 
 
 def target_format(source: Source, plan: Plan, path: str | None, given: str | None) -> str:
@@ -60,7 +62,12 @@ def rewrite(
     if target == "h5" and source.format == "hdf5" and path is not None and plain:
         return _into_hdf5(source, plan, path, metadata=metadata, force=force)
     kept = plan.tables if target == "npy" or source.format == "gguf" else source.tensors
-    specs = [new for name in kept if (new := plan.new_spec(source.tensors[name])) is not None]
+    names = {name: name or NAMELESS for name in kept}
+    specs = [
+        replace(new, name=names[name])
+        for name in kept
+        if (new := plan.new_spec(source.tensors[name])) is not None
+    ]
     for spec in specs:
         if spec.dtype not in READABLE:
             raise PeError(
@@ -69,16 +76,18 @@ def rewrite(
     made, reports = changed(source, plan) if source.stream.seekable else ({}, [])
     about = {**source.metadata, **metadata}
     with open_sink(path, specs, metadata=about, format=target, force=force) as sink:
+        own = {new: old for old, new in names.items()}
         for spec in sink.specs:
-            if not source.stream.seekable and plan.change(spec.name) is not None:
-                one, told = changed(source, plan, spec.name)
+            name = own[spec.name]
+            if not source.stream.seekable and plan.change(name) is not None:
+                one, told = changed(source, plan, name)
                 made |= one
                 reports += told
-            if spec.name in made:
-                sink.write(spec.name, 0, made.pop(spec.name))
+            if name in made:
+                sink.write(spec.name, 0, made.pop(name))
                 continue
             start = 0
-            for rows in source.blocks(spec.name):
+            for rows in source.blocks(name):
                 sink.write(spec.name, start, rows)
                 start += len(rows) if rows.ndim else 1
     return reports

@@ -98,6 +98,8 @@ def test_a_bare_table_stays_npy_in_a_pipe(pe: Any, tmp_path: Path) -> None:
     np.save(tmp_path / "t.npy", table)
     out = pe("extend", "t.npy", "--len", "15", "--keep", "2", "--method", "stretch").stdout
     assert out.startswith(b"\x93NUMPY")
+    pe("extend", "t.npy", "--len", "15", "-o", "t.safetensors")
+    assert list(load_file(tmp_path / "t.safetensors")) == ["table"]
     again = pe("extend", "-", "--len", "29", stdin=out).stdout
     (tmp_path / "u.npy").write_bytes(again)
     assert np.load(tmp_path / "u.npy").shape == (29, 4)
