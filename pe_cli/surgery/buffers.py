@@ -29,7 +29,7 @@ def follow(
 ) -> Iterator[BufferChange]:
     """Buffers of a table of tokens that goes from `old` to `new` (rows, usable).
 
-    They are those beside it (`position_ids`, `token_type_ids`) and GPT-2's causal masks in its layers.
+    They are those beside it (`position_ids`, `token_type_ids`) and the causal masks in the layers of GPT-2 and Neo.
     """
     beside = re.sub(r"[^./]*(?:\.weight|/embeddings(?::0)?)?$", "", table)
     for name, spec in tensors.items():
@@ -45,7 +45,12 @@ def follow(
                 "counts on" if counting else "zeros",
                 _counting(grown) if counting else _padded(grown),
             )
-        elif re.search(r"\.attn\.bias$", name) and spec.shape == (1, 1, spec.shape[-1], spec.shape[-1]):
+        elif re.search(r"\.attn(?:\.attention)?\.bias$", name) and spec.shape == (
+            1,
+            1,
+            spec.shape[-1],
+            spec.shape[-1],
+        ):
             grown = TensorSpec(name, spec.dtype, (1, 1, size, size))
             yield BufferChange(spec, grown, "causal mask", _causal(grown))
 
@@ -78,7 +83,16 @@ def _padded(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
 
 
 def _causal(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    return lambda old: np.tri(new.shape[-1], dtype=np.bool_).astype(old.dtype).reshape(new.shape)
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        """A lower triangle, or as wide a band below the diagonal as there was (GPT-Neo's local layers)."""
+        size, before = new.shape[-1], old.shape[-1]
+        band = int(np.count_nonzero(old[0, 0, -1]))
+        mask = np.tri(size, dtype=np.bool_)
+        if band < before:
+            mask ^= np.tri(size, k=-band, dtype=np.bool_)
+        return mask.astype(old.dtype).reshape(new.shape)
+
+    return make
 
 
 def window_buffers(
