@@ -14,6 +14,7 @@ from pe_cli.signature import Positions
 
 QUERY_TEMPERATURE, ROTATED_LAYERS = "query-temperature", "rotated-layers"
 LLAMA4 = frozenset({"llama4_text"})
+MOST_LAYERS = 100_000
 BETA = "llama_4_scaling_beta"
 
 
@@ -106,8 +107,10 @@ def rotating(ledger: Ledger, ropes: Mapping[str | None, Rope | None]) -> tuple[i
     count = ledger.geometry("num_hidden_layers")
     if interval is None or count is None:
         return None
-    step = ledger.whole(interval)
-    return tuple(int((layer + 1) % step != 0) for layer in range(ledger.whole(count)))
+    step, layers = ledger.whole(interval), ledger.whole(count)
+    if layers > MOST_LAYERS:
+        raise ledger.wrong(count, f"a number up to {MOST_LAYERS}", "32")
+    return tuple(int((layer + 1) % step != 0) for layer in range(layers))
 
 
 # Their attention rotates in sliding layers only (modeling_cohere2.py, modeling_exaone4.py and theirs).

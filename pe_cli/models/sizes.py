@@ -10,6 +10,7 @@ from pe_cli.models.layers import Rope, first_layer
 from pe_cli.models.resolved import Found, Ledger
 
 FALLBACK_THETA = 10000.0
+WIDEST = 1 << 16
 # Names of the base beside the rotary parameters, by layer type; `None` is a model with one table.
 THETA_KEYS: dict[str | None, tuple[str, ...]] = {
     None: (
@@ -32,13 +33,24 @@ PARTIAL_KEYS = (
 ROTARY_DIM_COUNTS = frozenset({"gptj", "codegen", "phi-msft", "", "minimax_m2", "qwen"})
 
 
+def at_layer(ledger: Ledger, found: Found, label: str | None) -> Found:
+    """The entry of a list with one entry for each layer, for the first layer of this type."""
+    first = first_layer(ledger, label)
+    if first >= len(found.value):
+        raise PeError(
+            f"{ledger.config.file}: {found.origin} has {len(found.value)} entries, but layer {first} is the first of {label}; "
+            "it needs one for each layer"
+        )
+    return Found(found.value[first], f"{found.origin}.{first}", found.assumed)
+
+
 def base(ledger: Ledger, rope: Rope, label: str | None) -> float:
     """θ, with the loud default of the model type where the file has none."""
     own = None if rope.assumed else rope.find(ledger, "rope_theta", "base")
     found = own or _beside(ledger, label) or _assumed_theta(ledger, rope, label)
     value = found.value
     if isinstance(value, list):
-        found = Found(value[first_layer(ledger, label)], found.origin, found.assumed)
+        found = at_layer(ledger, found, label)
     theta = float(ledger.number(found))
     ratio = ledger.in_file("rope_ratio")
     if ratio is not None:
@@ -57,7 +69,7 @@ def base(ledger: Ledger, rope: Rope, label: str | None) -> float:
 def _beside(ledger: Ledger, label: str | None) -> Found | None:
     layers = ledger.in_file("layer_rope_theta")
     if layers is not None and isinstance(layers.value, list):
-        thetas = sorted({theta for theta in layers.value if theta})
+        thetas = sorted({theta for theta in ledger.numbers(layers) if theta})
         if len(thetas) > 1:
             raise PeError(
                 f"{ledger.config.file}: {layers.origin} has several bases ({', '.join(f'{t:g}' for t in thetas)}): "
@@ -95,6 +107,15 @@ def _assumed_theta(ledger: Ledger, rope: Rope, label: str | None) -> Found:
 
 def width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple[int, float | None]:
     """(rotary width, part of the head that turns); the part is for `proportional`, where the width stays the head's."""
+    dim, part = _width(ledger, rope, label, scaling)
+    if not 1 <= dim <= WIDEST:
+        raise PeError(
+            f"{ledger.config.file}: a rotary width of {dim} ({ledger.origins.get('dim', '')}) is no width of a head; check it"
+        )
+    return dim, part
+
+
+def _width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple[int, float | None]:
     direct = ledger.in_file("qk_rope_head_dim") or from_fields(ledger, "qk_rope_head_dim")
     rotary = ledger.in_file("rotary_dim") or from_fields(ledger, "rotary_dim")
     partial = _partial(ledger, rope, label)
@@ -114,17 +135,14 @@ def width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple[
     if scaling == "proportional":
         if partial is not None:
             ledger.origins["partial"] = partial.origin
-        return head.value, part
+        return ledger.whole(head), part
     if part != 1.0 and partial is not None:
         if ledger.known.partial_ignored and scaling == "none" and not partial.assumed:
             ledger.warn(
                 f"{partial.origin} {part:g} is applied; {ledger.known.module} in {ledger.known.source} does not read it"
             )
         ledger.origins["dim"] = f"{head.origin}, times {partial.origin} {part:g}"
-    dim = int(head.value * part)
-    if dim < 1:
-        raise PeError(f"{ledger.config.file}: {part:g} of a head of {head.value} leaves no rotary channel")
-    return dim, None
+    return int(min(ledger.whole(head) * part, 2.0 * WIDEST)), None
 
 
 def _rotated_part(ledger: Ledger, direct: Found, partial: Found | None) -> int:
@@ -155,7 +173,7 @@ def _partial(ledger: Ledger, rope: Rope, label: str | None) -> Found | None:
     found = found or ledger.in_file(*PARTIAL_KEYS)
     layers = ledger.in_file("partial_rotary_factors")
     if found is None and layers is not None and isinstance(layers.value, list):
-        found = Found(layers.value[first_layer(ledger, label)], layers.origin)
+        found = at_layer(ledger, layers, label)
     if found is not None:
         return found
     assumed = (rope.values if rope.assumed else rope.fallback).get("partial_rotary_factor")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from pe_cli.errors import PeError
 from pe_cli.models import Resolved, resolve
+from pe_cli.models.presets import PRESETS
 from pe_cli.models.read import Configuration
 from pe_cli.models.resolve import resolve_configuration
 
@@ -405,3 +408,35 @@ class TestReading:
             resolve(str(tmp_path / "none.json"))
         with pytest.raises(PeError, match=r"no config\.json in this folder"):
             resolve(str(tmp_path))
+
+
+KEYS = (
+    "rope_theta rope_scaling rope_parameters layer_types head_dim hidden_size num_attention_heads model_type text_config "
+    "max_position_embeddings original_max_position_embeddings partial_rotary_factor partial_rotary_factors layer_rope_theta "
+    "no_rope_layers num_hidden_layers per_layer_config global_head_dim qk_rope_head_dim rotary_dim rope_ratio image_size "
+    "patch_size attn_config position_embedding_type"
+).split()
+INSIDE = (
+    "rope_type type factor rope_theta truncate mrope_section short_factor long_factor beta_fast attention_factor alpha "
+    "original_max_position_embeddings low_freq_factor partial_rotary_factor llama_4_scaling_beta full_attention"
+).split()
+GARBAGE = [
+    None, True, False, 0, -1, 1, 3, 1.5, 1e308, 10**30, math.nan, math.inf, "x", "8", [], [1, 2], [None], [[1]], {}, {"a": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_garbage_is_an_error_and_never_a_crash(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(150):
+        config = copy.deepcopy(draw.choice(list(PRESETS.values())).config)
+        for _ in range(draw.randint(1, 3)):
+            inner = config.get("rope_scaling") or config.get("rope_parameters")
+            inside = isinstance(inner, dict) and draw.random() < 0.5
+            target, keys = (inner, INSIDE) if inside else (config, KEYS)
+            target[draw.choice(keys)] = draw.choice(GARBAGE)
+        for label in (None, "full_attention"):
+            try:
+                resolved(config, layer_type=label, seq_len=draw.choice([None, 100]))
+            except PeError as error:
+                assert "\n" not in str(error), config
