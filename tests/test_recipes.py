@@ -14,7 +14,7 @@ import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
 BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = ("recipes.md",)
+PAGES = ("recipes.md", "pictures/README.md")
 
 
 class Block(NamedTuple):
@@ -106,7 +106,7 @@ def test_every_heading_is_reached_from_the_contents() -> None:
 
 
 def test_pictures_of_the_documentation_are_there_and_small() -> None:
-    pages = [DOCS.parent / "README.md", *DOCS.glob("*.md")]
+    pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
     for page in pages:
         for target in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
             picture = page.parent / target

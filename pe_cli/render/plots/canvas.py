@@ -58,6 +58,8 @@ def line_colours(count: int) -> list[Any]:
     """Colours of `count` lines in order, from dark to light but never too light to see."""
     from matplotlib import colormaps
 
+    if count <= 2:
+        return [BLUE, ORANGE][:count]
     return [colormaps["viridis"](share) for share in np.linspace(0, 0.9, max(count, 1))]
 
 

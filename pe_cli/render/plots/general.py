@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.render import heatmap
-from pe_cli.render.plots.canvas import BLUE, DIVERGING, SEQUENTIAL, YES_NO, Drawing, line_colours
+from pe_cli.render.plots.canvas import DIVERGING, SEQUENTIAL, YES_NO, Drawing, line_colours
 from pe_cli.render.plots.view import View, joined_rows
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ def curves(
     """One line for each entry, over `x` (one for all or one for each), named in a legend where they are few and by a colour bar where they are many."""
 
     def draw(axes: Axes) -> None:
-        colours = [BLUE] if len(values) == 1 else line_colours(len(values))
-        for (name, line), colour in zip(values.items(), colours, strict=True):
+        for (name, line), colour in zip(values.items(), line_colours(len(values)), strict=True):
             where = np.arange(len(line)) if x is None else x[name] if isinstance(x, Mapping) else x
             few = len(line) <= 40
             axes.plot(
