@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from pe_cli import provenance
 from pe_cli.commands.options import Output
 from pe_cli.errors import PeError
 from pe_cli.formats import open_sink
+from pe_cli.formats.atomic import open_output
 from pe_cli.memory import size
 from pe_cli.progress import step
 from pe_cli.render.progress import shown
@@ -41,6 +46,8 @@ def emit(request: Request) -> None:
         raise PeError("-o - writes bytes: send stdout into a pipe or file, without --json")
     if not writes and output.format:
         raise PeError(f"--format {output.format}: nothing is written to a terminal; give -o FILE or a pipe")
+    if output.plot:
+        _require_picture(output.plot, output)
     if writes:
         with shown(quiet=output.quiet):
             write(request)
@@ -59,6 +66,24 @@ def emit(request: Request) -> None:
             from pe_cli.render.summary import show_table
 
             show_table(request)
+
+
+class _NotYetError(Exception):
+    """A file could be opened; it is not to appear yet."""
+
+
+def _require_picture(path: str, output: Output) -> None:
+    """Refuse a picture that cannot be written before the table is: both appear, or neither does."""
+    from pe_cli.render.plots.canvas import MISSING, SUFFIXES
+
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise PeError(f"--plot {path}: the name must end in {', '.join(SUFFIXES)}")
+    if output.output and os.path.realpath(path) == os.path.realpath(output.output):
+        raise PeError(f"--plot {path}: this is the file of the table; give the picture another name")
+    if find_spec("matplotlib") is None:
+        raise PeError(MISSING)
+    with suppress(_NotYetError), open_output(path, force=output.force):
+        raise _NotYetError
 
 
 def write(request: Request) -> None:

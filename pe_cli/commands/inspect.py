@@ -74,11 +74,16 @@ def inspect_command(
 
 
 def _is_configuration(source: str) -> bool:
+    if not source:
+        raise PeError("SOURCE '': the name of a file is missing")
     path = Path(source)
     if source == "-" or not path.is_file():  # a pipe gives its bytes only once
         return source != "-" and path.is_dir()
-    with path.open("rb") as stream:
-        head = stream.read(64)
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(64)
+    except OSError:
+        return False  # whoever opens it next says why
     # The length in front of a safetensors header may begin with any byte, but it has zeros.
     return head.lstrip()[:1] == b"{" and b"\0" not in head
 
