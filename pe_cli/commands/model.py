@@ -19,6 +19,7 @@ from pe_cli.dtypes import FLOATS
 from pe_cli.errors import PeError, no_such
 from pe_cli.models import Resolved, resolve
 from pe_cli.models import side as side_tables
+from pe_cli.models.resolved import EVERY_LENGTH
 from pe_cli.sources import load_array
 from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
 
@@ -131,6 +132,8 @@ def model_command(**values: Any) -> None:
         table = _encoding_table(resolved, arguments, rows, naming)
     else:
         table, arguments = _side_table(resolved, which.table, rows, naming)
+    if resolved.origins.get("policy") == EVERY_LENGTH:
+        table.warnings = ()  # that long factors have a short side, which these do not
     table.facts = {**table.facts, **_model_facts(resolved)}
     if not output.quiet:
         _say_origins(resolved, arguments)

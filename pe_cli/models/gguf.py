@@ -12,7 +12,7 @@ from typing import Any
 
 from pe_cli.errors import PeError, no_such
 from pe_cli.formats.gguf import GgufHeader, read_header
-from pe_cli.models.resolved import Resolved
+from pe_cli.models.resolved import EVERY_LENGTH, Resolved
 from pe_cli.sources import load_array, open_input
 
 # llama_model_rope_type: the architectures that turn adjacent pairs (NORM); all others turn halves (NEOX).
@@ -225,7 +225,7 @@ class _Reading:
         self.origins |= {
             "scaling": f"tensor {tensor}",
             "long_factor": f"tensor {tensor}",
-            "policy": "at every length",
+            "policy": EVERY_LENGTH,
         }
         self.notes.append(
             "the divisors of each frequency are in the file, so the scaling that made them is not needed"

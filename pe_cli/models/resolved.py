@@ -10,6 +10,7 @@ from typing import Any
 from pe_cli.errors import PeError
 from pe_cli.models.read import Configuration
 
+EVERY_LENGTH = "at every length"  # origin of LongRoPE's policy where a file has one list of divisors
 # What other configurations call the same thing, tried after the model class's own name for it.
 SYNONYMS = {
     "hidden_size": ("hidden_size", "n_embd", "d_model", "embed_dim", "dim"),

@@ -53,6 +53,11 @@ def _fairseq(source: str) -> tuple[Scheme, ...]:
     return (Scheme("sinusoidal", source, takes=FAIRSEQ_TAKES, fixed={"style": "fairseq"}),)
 
 
+def _patches(where: str, source: str) -> tuple[Scheme, ...]:
+    """A learned table of image patches, with a row for the class token in most models."""
+    return (Scheme("learned", source, where=where),)
+
+
 def _learned(where: str, rows: str, width: str, source: str, offset: int = 0) -> tuple[Scheme, ...]:
     return (
         Scheme(
@@ -64,10 +69,6 @@ def _learned(where: str, rows: str, width: str, source: str, offset: int = 0) ->
 def _bert(source: str, offset: int = 0) -> tuple[Scheme, ...]:
     where = "embeddings.position_embeddings.weight"
     return _learned(where, "max_position_embeddings", "hidden_size", source, offset)
-
-
-def _two_stacks(encoder: Scheme, decoder: Scheme) -> tuple[Scheme, ...]:
-    return (encoder, decoder)
 
 
 def _bart(source: str, offset: int) -> tuple[Scheme, ...]:
@@ -195,7 +196,7 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
         ),
         *_learned("position_embeddings.weight", "max_position_embeddings", "emb_dim", "modeling_xlm.py"),
     ),
-    "whisper": _two_stacks(
+    "whisper": (
         Scheme(
             "sinusoidal",
             "modeling_whisper.py, sinusoids",
@@ -237,11 +238,11 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
         for name in ("clip_text_model", "siglip_text_model", "metaclip_2_text_model", "siglip2_text_model")
     },
     **{
-        name: _learned("embeddings.position_embeddings", "image_size", "hidden_size", f"modeling_{name}.py")
+        name: _patches("embeddings.position_embeddings", f"modeling_{name}.py")
         for name in ("vit", "deit", "dinov2", "vit_mae", "vit_msn", "dpt")
     },
     **{
-        name: _learned("embeddings.position_embedding.weight", "image_size", "hidden_size", f"modeling_{name.partition('_')[0]}.py")
+        name: _patches("embeddings.position_embedding.weight", f"modeling_{name.partition('_')[0]}.py")
         for name in ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model")
     },
 }  # fmt: skip
