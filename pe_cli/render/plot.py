@@ -72,7 +72,9 @@ def plot_extension(
     ]
     places = {when: spread(count).astype(np.float64) for when, count in rows.items()}
     lengths = {when: np.sqrt((plane * plane).sum(axis=1)) for when, plane in sampled.items()}
-    drawings.append(general.curves(lengths, "length of rows", labels=("row", "norm"), x=places))
+    drawings.append(
+        general.curves(lengths, "length of rows", labels=("row", "norm"), x=places, from_zero=True)
+    )
     if min(rows.values()) > 2:
         alike = {when: general.mean_cosines(run) for when, run in runs.items()}
         labels = ("distance in rows", "mean cosine")
@@ -101,7 +103,7 @@ def plot_difference(
     drawings = [
         general.heat_map(a, names[0], rows=total, limits=limits),
         general.heat_map(b, names[1], rows=total, limits=limits),
-        general.heat_map(error, "absolute error", rows=total),
+        general.heat_map(error, "absolute error", rows=total, limits=(0, float(np.nanmax(error)))),
         general.curves(
             {"": error.max(axis=1)},
             "largest error by row",

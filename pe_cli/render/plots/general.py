@@ -74,6 +74,7 @@ def curves(
     labels: tuple[str, str],
     x: NDArray[Any] | Mapping[str, NDArray[Any]] | None = None,
     steps: bool = False,
+    from_zero: bool = False,
 ) -> Drawing:
     """One line for each entry, over `x` (one for all or one for each), named in a legend where they are few and by a colour bar where they are many."""
 
@@ -92,6 +93,8 @@ def curves(
             )
         axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
         axes.grid(alpha=0.3)
+        if from_zero:
+            axes.set_ylim(bottom=0)
         if x is None:
             axes.locator_params(axis="x", integer=True)
         if any(values) and len(values) <= FEW_LINES:
@@ -114,7 +117,7 @@ def norms(rows: NDArray[np.float64], total: int) -> Drawing:
     """The length of each row."""
     where = np.linspace(0, max(total - 1, 0), len(rows))
     lengths = np.sqrt((rows * rows).sum(axis=1))
-    return curves({"": lengths}, "length of rows", labels=("row", "norm"), x=where)
+    return curves({"": lengths}, "length of rows", labels=("row", "norm"), x=where, from_zero=True)
 
 
 def cells(rows: NDArray[np.float64], grid: tuple[int, ...]) -> Drawing:
