@@ -23,7 +23,7 @@ __all__ = ["Identified", "PositionTensor", "describe_checkpoint", "identify"]
 
 # Parts of tensor names that speak for one of two families whose tables can be the same numbers.
 HINTS = {
-    "rope": ("rope", "rotary", "cos_sin", "cos_cache", "sin_cache", "freqs"),
+    "rope": ("rope", "rotary", "cos_sin", "cos_cache", "sin_cache", "freq"),
     "sinusoidal": (
         "sinusoid",
         "timestep",
@@ -62,7 +62,7 @@ def identify(
     if values.ndim == 1:
         return (
             identify_slopes(values)
-            or identify_frequencies(values)
+            or identify_frequencies(values, named_so=hint == "rope")
             or identify_divisors(values)
             or _whole(values)
         )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.identify.laws import Law, digits_of, rope_laws, roundest, sinusoid_laws
+from pe_cli.identify.laws import Law, digits_of, rope_laws, roundest, sinusoid_laws, variants
 from pe_cli.identify.precision import Precision
 from pe_cli.identify.regenerate import Match, match_rotation, rope_frequencies
 from pe_cli.identify.rotation import Rotation, decode
@@ -152,21 +152,14 @@ def _hypotheses(
     # a fraction of a position from row to row is rather a linear scaling, where the layout allows it
     late = rope and bool(plain) and not plain[0][0].unit.is_integer()
     for law, dim, shift in [] if late else plain:
-        for variant in _with_measured(law):
+        for variant in variants(law):
             yield variant, shift, dim
     if rope:
         for law in rope_laws(step, error, pairs):
-            for variant in _with_measured(law):
+            for variant in variants(law):
                 yield variant, None, 2 * pairs
     for law, dim, shift in plain if late else []:
         yield law, shift, dim
-
-
-def _with_measured(law: Law) -> Iterator[Law]:
-    """The law with its base rounded, and, where that was too much, as it was measured."""
-    yield law
-    if law.measured and law.measured != law.base:
-        yield replace(law, base=law.measured)
 
 
 def _frequencies(law: Law, shift: float | None, dim: int, pairs: int) -> tuple[Sequence[Any], float]:

@@ -6,7 +6,8 @@ error of each pair. What fits is a hypothesis only: the caller regenerates the t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,17 @@ class Law:
     measured: float = 0.0  # the base before it was rounded within its error
     parameters: dict[str, Any] = field(default_factory=dict)
     ambiguous: tuple[str, ...] = ()
+
+
+def variants(law: Law) -> Iterator[Law]:
+    """The law with its base rounded within its error, less rounded, and as it was measured."""
+    yield law
+    seen = {law.base}
+    for share in (0.25, 0.0):
+        base = roundest(law.measured, law.base_error * share) if law.measured else law.base
+        if base not in seen:
+            seen.add(base)
+            yield replace(law, base=base)
 
 
 def roundest(value: float, error: float) -> float:

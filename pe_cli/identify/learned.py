@@ -112,11 +112,11 @@ def untrained_tail(rows: Array) -> int:
         return trailing
     if n < 16:
         return 0
-    unit = _unit_rows(rows)
+    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
     alike = np.einsum("rd,rd->r", unit[1:], unit[:-1])
-    chance = 4 / np.sqrt(rows.shape[1])
+    chance = 3 / np.sqrt(rows.shape[1])
     head = float(np.median(alike[: n // 2]))
-    if head < 2 * chance:
+    if head < 1.5 * chance:
         return 0
     related = np.flatnonzero(alike > max(chance, 0.25 * head))
     tail = n - 2 - int(related[-1])

@@ -45,7 +45,7 @@ PRECISIONS = {
 }
 NARROW_FIRST = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "float32", "float64")
 SAMPLE = 1 << 16
-FEWEST_MANTISSAS = 16
+FEWEST_MANTISSAS, FEWEST_VALUES = 4, 40
 
 
 def stored_precision(values: NDArray[Any]) -> Precision:
@@ -63,7 +63,10 @@ def stored_precision(values: NDArray[Any]) -> Precision:
     exact = sample.astype(np.float64)
     exact = exact[np.isfinite(exact)]
     widest = "float32" if values.dtype.name == "float32" else "float64"
-    if np.unique(np.frexp(np.abs(exact))[0]).size < FEWEST_MANTISSAS:
+    if (
+        np.unique(np.frexp(np.abs(exact))[0]).size < FEWEST_MANTISSAS
+        or np.unique(np.abs(exact)).size < FEWEST_VALUES
+    ):
         return PRECISIONS[widest]
     for name in NARROW_FIRST:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -222,12 +222,18 @@ def _swin_index(numbers: Ints) -> Identified | None:
     return None
 
 
+def _precision(values: NDArray[Any]) -> Precision:
+    """Multiples of powers of two look like numbers of few bits, so that the dtype has the last word."""
+    found = stored_precision(values)
+    return PRECISIONS.get(values.dtype.name, found) if found.name.startswith("float8") else found
+
+
 def identify_slopes(vector: NDArray[Any]) -> Identified | None:
     """ALiBi's slopes (heads,)."""
     values = vector.astype(np.float64)
     if values.size < 2 or (values <= 0).any() or values.max() > 1:
         return None
-    precision = stored_precision(vector)
+    precision = _precision(vector)
     return _slopes(values, precision, {"form": "slopes"})
 
 
@@ -256,7 +262,7 @@ def identify_bias(values: NDArray[Any]) -> Identified | None:
     table = values.astype(np.float64)
     if table.ndim not in (2, 3) or table.shape[-1] < 3 or len(table) < 2 or np.isnan(table).any():
         return None
-    precision = stored_precision(values[np.isfinite(values)])
+    precision = _precision(values[np.isfinite(values)])
     if table.ndim == 2:
         rise = np.where(table[:, 0] == 0, table[:, 1], -table[:, -2])
         form: Literal["key", "mpt"] = "key" if table[0, 0] == 0 else "mpt"

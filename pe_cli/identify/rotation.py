@@ -334,20 +334,34 @@ def even_wave(wave: Array, precision: Precision) -> Rotation | None:
         length = min(n, 2 * length)
     model = even * np.cos(np.outer(place, step)) + odd * np.sin(np.outer(place, step))
     slack = 8 * precision.unit + 8 * FLOAT32_STEP * (1 + np.outer(place, step))
-    if (np.abs(model - wave) > slack * np.maximum(1.0, np.abs(wave).max())).any():
+    clear = step * n > 1.5
+    off = np.abs(model - wave) > slack * np.maximum(1.0, np.abs(wave).max())
+    if clear.sum() < 2 or off[:, clear].any():
         return None
     size = np.hypot(even, odd)
-    clear = step * n > 2
-    if clear.sum() < 2:
-        return None
     amplitude = _unless_one(float(np.median(size[clear])), precision)
     if (np.abs(size[clear] - amplitude) > 0.05 * amplitude).any():
         return None
     # x = A cos(first + r step): even = A cos(first), odd = -A sin(first)
     first = np.arctan2(-odd, even)
     scale = max(precision.unit, 1e-9)
-    error = np.maximum(error * scale, 1e-12)
+    error = np.where(clear, np.maximum(error * scale, 1e-12), np.inf)
+    slow = np.flatnonzero(~clear)
+    if len(slow) and not np.any(wave[0]):
+        step[slow], error[slow] = _slow_sines(wave[:, slow] / amplitude, precision)
+        first[slow] = -np.pi / 2
     return Rotation(amplitude, step, error, first, np.full(m, 4 * scale), place, True)
+
+
+def _slow_sines(sines: Array, precision: Precision) -> tuple[Array, Array]:
+    """Steps of pairs that do not turn far, from x[r] = sin(r step): their size alone says nothing of A."""
+    place = np.arange(1, len(sines), dtype=np.float64)[:, None]
+    angle = np.arcsin(np.clip(sines[1:], -1, 1))
+    noise = ROUNDING * precision.half_ulp(sines[1:]) / np.maximum(np.cos(angle), 0.1) + 1e-14
+    weight = (place / noise) ** 2
+    return (weight * angle / place).sum(0) / weight.sum(0), np.maximum(
+        weight.sum(0) ** -0.5, 1e-7 * (angle / place).max(0)
+    )
 
 
 def _wave_fit(wave: Array, place: Array, step: Array) -> tuple[Array, Array, Array, Array]:

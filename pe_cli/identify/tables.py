@@ -152,9 +152,11 @@ def _named(
     if solved.amplitude != 1:
         facts["amplitude"] = tidy(solved.amplitude)
     facts |= place
+    other_style = STYLES.get((arrangement, 1.0 - solved.shift)) if solved.shift is not None else None
+    ambiguous += [f"style {other_style}: {note}" if other_style else note for note in solved.law.ambiguous]
     if arrangement == "sin,cos alternating" and solved.shift:
         ambiguous.append("no named style alternates columns with a frequency shift of 1")
-    return _finished("sinusoidal", facts, reading, [*ambiguous, *solved.law.ambiguous])
+    return _finished("sinusoidal", facts, reading, ambiguous)
 
 
 def _complex(cos: Array, sin: Array) -> NDArray[np.complex128]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pe_cli.dtypes import round_to
 from pe_cli.errors import PeError
 from pe_cli.identify.fixed import tidy
-from pe_cli.identify.laws import Law, digits_of, rope_laws
+from pe_cli.identify.laws import Law, digits_of, rope_laws, variants
 from pe_cli.identify.precision import FLOAT32_STEP, Precision, stored_precision
 from pe_cli.identify.regenerate import rope_frequencies
 from pe_cli.identify.result import Identified
@@ -20,8 +20,11 @@ Array = NDArray[np.float64]
 FEWEST = 4
 
 
-def identify_frequencies(vector: NDArray[Any]) -> Identified | None:
-    """`inv_freq` (m,) falling, or its inverse (m,) rising as mlx stores it."""
+def identify_frequencies(vector: NDArray[Any], named_so: bool = False) -> Identified | None:
+    """`inv_freq` (m,) falling, or its inverse (m,) rising as mlx stores it.
+
+    Frequencies of no known rule are believed only where the tensor is `named_so`.
+    """
     values = vector.astype(np.float64)
     if values.ndim != 1 or len(values) < FEWEST or np.isnan(values).any() or np.isinf(values[:2]).any():
         return None
@@ -37,10 +40,21 @@ def identify_frequencies(vector: NDArray[Any]) -> Identified | None:
     with np.errstate(divide="ignore"):
         error = w[:live] * np.maximum(precision.half_ulp(values[:live]) / values[:live], FLOAT32_STEP)
     for law in rope_laws(w[:live], error, len(w)):
-        named = _matched(law, w, values, rising, precision)
-        if named is not None:
-            return named
-    return None
+        for variant in variants(law):
+            named = _matched(variant, w, values, rising, precision)
+            if named is not None:
+                return named
+    if not named_so or live < len(w):
+        return None
+    divisors = 10000.0 ** (-np.arange(live) / live) / w
+    facts: dict[str, Any] = {
+        "layout": "mlx-freqs" if rising else "inv-freq",
+        "dim": 2 * live,
+        "base": 10000.0,
+    }
+    facts |= {"scaling": "longrope", "factors": [tidy(float(f)) for f in divisors]}
+    note = "base 10000 is assumed: only base and factors together are known"
+    return Identified("rope", facts, None, precision.name, [note])
 
 
 def _matched(law: Law, w: Array, values: Array, rising: bool, precision: Precision) -> Identified | None:
