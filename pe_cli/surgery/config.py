@@ -17,11 +17,13 @@ Section: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
 
 # Parts of a configuration, and the names of the tensors that they describe.
 PARTS = (
-    ("text_config", r"(?:^|\.)(?:text_model|language_model|text_encoder|text)\."),
-    ("vision_config", r"vision|visual|image_encoder"),
+    ("vlm_config", r"^vlm\."),
+    ("text_config", r"(?:^|\.)(?:text_model|language_model|text_encoder|text_backbone|text)\."),
+    ("vision_config", r"vision|visual|image_encoder|image_tower|video_tower"),
     ("image_config", r"image_model"),
     ("audio_config", r"audio"),
     ("qformer_config", r"qformer"),
+    ("backbone_config", r"backbone|pixel_level_module"),
     ("encoder", r"^encoder\."),
     ("decoder", r"^decoder\."),
 )
@@ -63,7 +65,9 @@ BEHIND_PADDING = frozenset(
     ]
 )
 MOST_OFFSET = 8
-IMAGE_FIELDS = ("image_size", "input_size")
+IMAGE_FIELDS = ("pretrain_image_size", "image_size", "input_size")
+SIDE_FIELDS = ("pos_emb_height", "pos_emb_width")
+PAIR_FIELDS = ("window_positional_embedding_background_size",)
 COUNT_FIELDS = ("num_position_embeddings", "num_patches")  # of a grid: how many cells it has
 
 
@@ -90,12 +94,18 @@ class ModelConfig:
     def sections(self, tensor: str) -> list[Section]:
         """The parts that describe `tensor`, the most particular first, the whole last."""
         found: list[Section] = [((), self.data)]
-        for key, pattern in PARTS:
-            part = self.data.get(key)
+        for key, pattern in PARTS:  # a part can have parts: vlm_config.vision_config
+            path, inner = found[0]
+            part = inner.get(key)
             if isinstance(part, dict) and re.search(pattern, tensor.lower()):
-                found.insert(0, ((key,), part))
-                break
+                found.insert(0, ((*path, key), part))
         return found
+
+    def sizes_image(self, tensor: str) -> bool:
+        """Whether the part that describes `tensor` is of images and has no length: a bare vision model."""
+        _, section = self.sections(tensor)[0]
+        sized = any(field in section for field in (*IMAGE_FIELDS, *COUNT_FIELDS))
+        return sized and "patch_size" in section and not any(field in section for field in LENGTH_FIELDS[:7])
 
     def everywhere(self) -> Iterator[Section]:
         """The whole and its direct parts."""
@@ -196,6 +206,9 @@ def grid_of(config: ModelConfig | None, tensor: str) -> tuple[int, ...] | None:
     for _, section in config.sections(tensor):
         if section.get("model_type") == "audio-spectrogram-transformer":
             return _audio_grid(section)
+        for field in PAIR_FIELDS:
+            if (pair := _pair(section.get(field))) is not None:
+                return pair
         if (tubelet := _tubelet(section)) is not None:
             return tuple(size // step for size, step in zip(*tubelet, strict=True))
         image, patch = _pair(section.get(_image_field(section))), _patch(section)
@@ -205,7 +218,7 @@ def grid_of(config: ModelConfig | None, tensor: str) -> tuple[int, ...] | None:
 
 
 def _image_field(section: dict[str, Any]) -> str:
-    return next((field for field in IMAGE_FIELDS if field in section), IMAGE_FIELDS[0])
+    return next((field for field in IMAGE_FIELDS if field in section), "image_size")
 
 
 def _patch(section: dict[str, Any]) -> tuple[int, int] | None:
@@ -255,6 +268,12 @@ def grid_edits(
         counts = [field for field in COUNT_FIELDS if section.get(field) == prod(old)]
         if counts:
             return [Edit((*path, field), prod(old), prod(new)) for field in counts], []
+        if tuple(section.get(field) for field in SIDE_FIELDS) == old:
+            sides = zip(SIDE_FIELDS, old, new, strict=True)
+            return [Edit((*path, field), before, after) for field, before, after in sides], []
+        pairs = [field for field in PAIR_FIELDS if _pair(section.get(field)) == old]
+        if pairs:
+            return [Edit((*path, field), section[field], list(new)) for field in pairs], []
         if (tubelet := _tubelet(section)) is not None and len(new) == 3:
             frames, height, width = (n * step for n, step in zip(new, tubelet[1], strict=True))
             before = section["image_size"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -15,7 +15,7 @@ Kind: TypeAlias = Literal["sequence", "grid", "window", "relative"]
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 _END = r"(?:\.weight|\.qweight|\.weight_packed|/embeddings(?::0)?|:0)?$"
-_VISION = r"(?:vision|visual|image|patch|pixel|vit\b|detr)"
+_VISION = r"(?:vision|visual|video|image|patch|pixel|vit\b|detr)"
 
 # What looks like a table by name and is none.
 NOT_TABLES = (
@@ -123,37 +123,55 @@ class Candidate:
         return re.sub(r"\d+", "#", self.name)
 
 
-def find(tensors: Iterable[TensorSpec]) -> list[Candidate]:
+IsGrid: TypeAlias = Callable[[str], bool]
+
+
+def _by_name(name: str) -> bool:
+    return False
+
+
+def find(tensors: Iterable[TensorSpec], is_grid: IsGrid = _by_name) -> list[Candidate]:
     """The position tables among `tensors`, by their names and shapes."""
-    return [found for spec in tensors if (found := recognise(spec)) is not None]
+    return [found for spec in tensors if (found := recognise(spec, is_grid)) is not None]
 
 
-def recognise(spec: TensorSpec) -> Candidate | None:
-    """What `spec` is as a position table, or None."""
+def recognise(spec: TensorSpec, is_grid: IsGrid = _by_name) -> Candidate | None:
+    """What `spec` is as a position table, or None.
+
+    `is_grid` says of which tensors the configuration knows that they belong to an image model, where a name as
+    `embeddings.position_embedding.weight` does not.
+    """
     name = spec.name.lower()
     if any(re.search(pattern, name) for pattern in NOT_TABLES):
         return None
     for rule in RULES:
         if re.search(rule.pattern, name) and (len(spec.shape) in rule.ranks or spec.dtype not in FLOATS):
+            if rule.kind == "sequence" and rule.main and is_grid(spec.name):
+                return Candidate(spec, "grid", "rows by image patch, says the configuration")
             return Candidate(spec, rule.kind, rule.reason, rule.main)
     return None
 
 
 def choose(
-    tensors: Mapping[str, TensorSpec], wanted: Sequence[str], kind: Kind, label: str, config_text: str = ""
+    tensors: Mapping[str, TensorSpec],
+    wanted: Sequence[str],
+    kind: Kind,
+    label: str,
+    config_text: str = "",
+    is_grid: IsGrid = _by_name,
 ) -> list[Candidate]:
     """The tables to change: those named by `wanted` (names or globs), or the only one there is.
 
     Errors: no table (with the scheme that the model uses instead), several that could be meant, a quantised one.
     """
     if wanted:
-        chosen = [candidate for word in wanted for candidate in _named(tensors, word, label)]
+        chosen = [candidate for word in wanted for candidate in _named(tensors, word, label, is_grid)]
         chosen = list({candidate.name: candidate for candidate in chosen}.values())
     elif len(tensors) == 1:
         (only,) = tensors.values()
-        chosen = [recognise(only) or Candidate(only, None, "the only tensor")]
+        chosen = [recognise(only, is_grid) or Candidate(only, None, "the only tensor")]
     else:
-        chosen = _only_group(find(tensors.values()), tensors, kind, label, config_text)
+        chosen = _only_group(find(tensors.values(), is_grid), tensors, kind, label, config_text)
     for candidate in chosen:
         if candidate.spec.dtype not in (*FLOATS, "complex64", "complex128"):
             raise PeError(
@@ -174,7 +192,7 @@ def companions(chosen: Sequence[Candidate], tensors: Mapping[str, TensorSpec]) -
     ]
 
 
-def _named(tensors: Mapping[str, TensorSpec], word: str, label: str) -> list[Candidate]:
+def _named(tensors: Mapping[str, TensorSpec], word: str, label: str, is_grid: IsGrid) -> list[Candidate]:
     names = [word] if word in tensors else fnmatch.filter(tensors, word)
     if not names:
         if any(c in word for c in "*?["):
@@ -184,7 +202,7 @@ def _named(tensors: Mapping[str, TensorSpec], word: str, label: str) -> list[Can
             if len(tensors) < 20
             else PeError(f"{label} has no tensor {word!r}; {_offer(find(tensors.values()), tensors)}")
         )
-    return [recognise(tensors[name]) or Candidate(tensors[name], None, "named") for name in names]
+    return [recognise(tensors[name], is_grid) or Candidate(tensors[name], None, "named") for name in names]
 
 
 def _offer(candidates: Sequence[Candidate], tensors: Mapping[str, TensorSpec]) -> str:

@@ -98,6 +98,8 @@ def grid(
         if old is not None and sizes != old:
             raise PeError(f"{name} of shape {list(shape)} holds a grid of {times(sizes)}, not {times(old)}")
         return Layout(axes, sizes)
+    if len(shape) == count + 1 and shape[0] > 1 and (shape[:count] == old or len(set(shape[:count])) == 1):
+        return Layout(tuple(range(count)), tuple(shape[:count]))
     axis = sequence_axis(shape)
     rows = shape[axis]
     if old is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeAlias
@@ -79,7 +80,8 @@ def make_plan(
 
     Errors: no table or several, a layout that does not fit, a configuration that disagrees.
     """
-    chosen = choose(tensors, request.tensors, request.kind, label, config_text)
+    is_grid = config.sizes_image if config is not None else lambda _: False
+    chosen = choose(tensors, request.tensors, request.kind, label, config_text, is_grid)
     plan = Plan()
     {"sequence": _sequences, "grid": _grids, "window": _windows}[request.kind](
         plan, chosen, tensors, request, config
@@ -276,18 +278,20 @@ def _window(
 def _refuse_shared_fields(plan: Plan, tensors: Mapping[str, TensorSpec], config: ModelConfig) -> None:
     """One field that sizes two tables (BART) cannot follow one of them."""
     edited = {edit.path for edit in plan.edits}
-    for candidate in find(tensors.values()):
-        if not candidate.main or candidate.name in plan.tables or candidate.kind != "sequence":
+    for candidate in find(tensors.values(), config.sizes_image):
+        if not candidate.main or candidate.name in plan.tables:
             continue
-        rows = candidate.spec.shape[layout.sequence_axis(candidate.spec.shape)]
-        offset, _ = offset_of(candidate.name, rows, config)
-        try:
-            edits, _ = length_edits(config, candidate.name, (rows, rows - offset), (0, 0))
-        except PeError:
-            continue
+        edits: Sequence[Edit] = []
+        if candidate.kind == "sequence":
+            rows = candidate.spec.shape[layout.sequence_axis(candidate.spec.shape)]
+            offset, _ = offset_of(candidate.name, rows, config)
+            with suppress(PeError):  # that one disagrees anyhow
+                edits, _ = length_edits(config, candidate.name, (rows, rows - offset), (0, 0))
+        elif candidate.kind == "grid" and (old := grid_of(config, candidate.name)) is not None:
+            edits, _ = grid_edits(config, candidate.name, old, (1,) * len(old))
         shared = [edit for edit in edits if edit.path in edited]
         if shared:
             raise PeError(
-                f"{'.'.join(shared[0].path)} in {config.label} is also the length of {candidate.name}; extend both "
+                f"{'.'.join(shared[0].path)} in {config.label} also sizes {candidate.name}; extend both "
                 f"(--tensor is a glob, or given twice), or leave the configuration out with --config none"
             )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pe_cli.errors import PeError
+from pe_cli.formats import TensorSpec
 from pe_cli.surgery.config import (
     ModelConfig,
     edited,
@@ -97,6 +98,27 @@ GRIDS: dict[str, tuple[dict[str, Any], str, tuple[int, ...] | None, tuple[int, .
             "max_length": 516,
         },
     ),
+    "deep": (
+        {"vlm_config": {"vision_config": {"image_size": 224, "patch_size": 14}}},
+        "vlm.vision_tower.embeddings.position_embedding.weight",
+        (16, 16),
+        (24, 24),
+        {"vlm_config": {"vision_config": {"image_size": 336, "patch_size": 14}}},
+    ),
+    "kimi": (
+        {"pos_emb_height": 64, "pos_emb_width": 64, "patch_size": 14},
+        "x",
+        None,
+        (32, 96),
+        {"pos_emb_height": 32, "pos_emb_width": 96, "patch_size": 14},
+    ),
+    "sam2": (
+        {"window_positional_embedding_background_size": [7, 7], "image_size": 1024, "patch_size": 4},
+        "x",
+        (7, 7),
+        (14, 14),
+        {"window_positional_embedding_background_size": [14, 14], "image_size": 1024, "patch_size": 4},
+    ),
     "timm": (
         {"pretrained_cfg": {"input_size": [3, 224, 224]}, "model_args": {"img_size": 224}},
         "x",
@@ -112,7 +134,8 @@ def test_grids(name: str) -> None:
     data, tensor, now, new, after = GRIDS[name]
     config = ModelConfig(data, "config.json")
     assert grid_of(config, tensor) == now
-    edits, _ = grid_edits(config, tensor, now or ((16, 16) if name == "siglip2" else (14, 14)), new)
+    guessed = {"siglip2": (16, 16), "kimi": (64, 64), "timm": (14, 14)}  # by the table alone
+    edits, _ = grid_edits(config, tensor, now or guessed[name], new)
     assert edited(data, edits) == after
 
 
@@ -148,6 +171,17 @@ def test_windows() -> None:
     ]
     with pytest.raises(PeError, match="says window_size 7, but x is for 8x8"):
         window_edits(swin, "x", (8, 8), (12, 12))
+
+
+def test_a_bare_vision_model_is_known_by_its_sizes() -> None:
+    vision = ModelConfig({"image_size": 224, "patch_size": 16, "hidden_size": 8}, "c")
+    text = ModelConfig({"max_position_embeddings": 77, "hidden_size": 8}, "c")
+    name = "embeddings.position_embedding.weight"
+    assert vision.sizes_image(name)
+    assert not text.sizes_image(name)
+    spec = TensorSpec(name, "float32", (197, 8))
+    kinds = [found.kind for found in (recognise(spec), recognise(spec, vision.sizes_image)) if found]
+    assert kinds == ["sequence", "grid"]
 
 
 def test_detection_tokens() -> None:
