@@ -2,7 +2,8 @@
 
 Small graphs are solved whole by numpy. Beyond, scipy's ARPACK works on an operator whose largest eigenvalues are
 the smallest of the Laplacian L: its pseudo-inverse, where the graph can be factorised cheaply (paths, trees, meshes),
-else bound - L (graphs with a large gap, whose factors would fill up). The known null vector is projected away
+else bound - L (graphs with a large gap, whose factors would fill up), or, where a few hubs make the bound large, the
+pseudo-inverse by conjugate gradients. The known null vector is projected away
 and the pseudo-inverse is solved with one node grounded, so that no shift is needed. ARPACK can miss copies
 of a multiple eigenvalue with perfect residuals: a second run, with what was found deflated, looks for them.
 """
@@ -22,7 +23,7 @@ from pe_cli.memory import require_memory
 from pe_cli.progress import step
 from pe_cli.structures.graph import Rows, need_scipy
 
-Solver: TypeAlias = Literal["auto", "dense", "lanczos", "shift-invert"]
+Solver: TypeAlias = Literal["auto", "dense", "lanczos", "shift-invert", "cg"]
 Vectors: TypeAlias = NDArray[Any]  # (n, r) float64, or complex128 for a magnetic Laplacian
 
 WHOLE = 1000  # nodes up to which all eigenpairs are computed, which shows every multiplicity
@@ -31,8 +32,14 @@ BATCH = 1 << 22  # numbers in a stack of small matrices that are solved at once
 PEELINGS = 50  # rounds of taking leaves off before the width of a graph is measured
 WIDEST = 3000  # width of a separator whose factor, about width^2 numbers, takes at most some seconds
 EXTRA = 4  # eigenpairs beyond those wanted, cheap with shift-invert, that speed up convergence
-TOLERANCE = {"shift-invert": 0.0, "lanczos": 1e-11}  # relative to the operator's largest eigenvalue
-MOST_RESTARTS = {"shift-invert": 300, "lanczos": 400}
+HUBS = 15  # times the mean degree, from which bound - L converges too slowly
+CG_TOLERANCE, MOST_CG = 1e-13, 1000
+TOLERANCE = {
+    "shift-invert": 0.0,
+    "lanczos": 1e-11,
+    "cg": 1e-11,
+}  # relative to the operator's largest eigenvalue
+MOST_RESTARTS = {"shift-invert": 300, "lanczos": 400, "cg": 100}
 SHIFT = 1e-6  # of the bound, where no null vector is known
 RELATIVE_TIE, ABSOLUTE_TIE = 1e-9, 1e-13  # eigenvalues this near are copies of one
 
@@ -71,6 +78,10 @@ class Hermitian:
         return (self.off.sparse() + scipy.sparse.diags_array(self.diagonal)).tocsr()
 
 
+class NotConvergedError(Exception):
+    """Conjugate gradients came to no end."""
+
+
 class Spectrum(NamedTuple):
     """The smallest eigenpairs, the known null vector left out; `complete` where they are all there are."""
 
@@ -88,9 +99,10 @@ def smallest(matrix: Hermitian, count: int, solver: Solver = "auto") -> Spectrum
     if solver == "dense" or count + 2 >= there_are:
         return _dense(matrix, min(count, there_are))
     found = _iterative(matrix, count, solver)
-    if found is None and solver == "lanczos" and _width(matrix.off) <= WIDEST:
-        solver = "shift-invert"
-        found = _iterative(matrix, count, solver)
+    if found is None:
+        other: Solver = "shift-invert" if _width(matrix.off) <= WIDEST else "cg"
+        found = _iterative(matrix, count, other) if other != solver else None
+        solver = other
     if found is None:
         raise PeError(
             f"{solver} did not converge on a component of {matrix.size} nodes; try another --solver, or a smaller -k"
@@ -154,7 +166,9 @@ def _chosen(matrix: Hermitian) -> Solver:
         return "dense"
     need_scipy(f"a component of {matrix.size} nodes (numpy alone: up to {DENSE})")
     width = _width(matrix.off)
-    return "shift-invert" if width <= min(WIDEST, max(300, 6 * matrix.size**0.5)) else "lanczos"
+    if width <= min(WIDEST, max(300, 6 * matrix.size**0.5)):
+        return "shift-invert"
+    return "cg" if matrix.diagonal.max() > HUBS * matrix.diagonal.mean() else "lanczos"
 
 
 def _dense(matrix: Hermitian, count: int) -> Spectrum:
@@ -188,11 +202,11 @@ def _has_scipy() -> bool:
 def _iterative(matrix: Hermitian, count: int, solver: Solver) -> tuple[NDArray[np.float64], Vectors] | None:
     """The eigenpairs by ARPACK, with missing copies of multiple eigenvalues added; None without convergence."""
     n = matrix.size
-    asked = min(count + EXTRA, n - 3) if solver == "shift-invert" else count
-    kept = 2 * asked + 8 if solver == "shift-invert" else max(4 * asked, 32)
+    asked = count if solver == "lanczos" else min(count + EXTRA, n - 3)
+    kept = max(4 * asked, 32) if solver == "lanczos" else 2 * asked + 8
     what = f"{solver} with {asked} eigenvectors of {n} nodes"
     require_memory(matrix.dtype.itemsize * n * (kept + 3 * asked), what, "use a smaller -k")
-    apply, to_value = (_inverted if solver == "shift-invert" else _reflected)(matrix)
+    apply, to_value = OPERATORS[solver](matrix)
 
     def start(attempt: int) -> NDArray[np.float64]:
         return np.random.default_rng(attempt).standard_normal(n)
@@ -210,7 +224,7 @@ def _iterative(matrix: Hermitian, count: int, solver: Solver) -> tuple[NDArray[n
             _, extra = _largest(deflated, matrix, missing, 24 + 2 * missing, start(attempt), solver)
             vectors = np.linalg.qr(np.column_stack([vectors, extra]))[0]
             scale, vectors = _rotated(apply, vectors)
-    except _not_converged():
+    except (_arpack_error(), NotConvergedError):
         return None
     return to_value(scale)[:count], vectors[:, :count]
 
@@ -249,6 +263,33 @@ def _inverted(matrix: Hermitian) -> tuple[Apply, ToValue]:
     return apply, lambda scale: 1 / scale
 
 
+def _by_conjugate_gradients(matrix: Hermitian) -> tuple[Apply, ToValue]:
+    """The pseudo-inverse by conjugate gradients, the diagonal as preconditioner: it levels hubs."""
+    from scipy.sparse import diags_array
+
+    shift = 0.0 if matrix.null is not None else SHIFT * matrix.bound
+    full = (matrix.sparse() + diags_array(np.full(matrix.size, shift))).tocsr()
+    weight = 1 / (matrix.diagonal + shift)
+    project: Apply = (lambda x: x) if matrix.null is None else _without(matrix.null[:, None])
+
+    def apply(x: Vectors) -> Vectors:
+        rest = project(x)
+        found, direction, before = np.zeros_like(rest), np.zeros_like(rest), 1.0
+        enough = CG_TOLERANCE * np.linalg.norm(rest)
+        for _ in range(MOST_CG):
+            if np.linalg.norm(rest) <= enough:
+                return project(found)
+            scaled = weight * rest
+            now = float(np.vdot(rest, scaled).real)
+            direction = scaled + (now / before) * direction
+            ahead = full @ direction
+            step_length = now / float(np.vdot(direction, ahead).real)
+            found, rest, before = found + step_length * direction, rest - step_length * ahead, now
+        raise NotConvergedError
+
+    return apply, lambda scale: np.maximum(1 / scale - shift, 0)
+
+
 def _reflected(matrix: Hermitian) -> tuple[Apply, ToValue]:
     """bound - L, in which the null vector is moved from the top to zero."""
     full, null, bound = matrix.sparse(), matrix.null, matrix.bound
@@ -256,6 +297,13 @@ def _reflected(matrix: Hermitian) -> tuple[Apply, ToValue]:
         return (lambda x: bound * x - full @ x), (lambda scale: np.maximum(bound - scale, 0))
     project = _without(null[:, None])
     return (lambda x: bound * project(x) - full @ x), (lambda scale: bound - scale)
+
+
+OPERATORS: dict[str, Callable[[Hermitian], tuple[Apply, ToValue]]] = {
+    "shift-invert": _inverted,
+    "cg": _by_conjugate_gradients,
+    "lanczos": _reflected,
+}
 
 
 def _deflated(apply: Apply, found: Vectors) -> Apply:
@@ -323,7 +371,7 @@ def _rotated(apply: Apply, vectors: Vectors) -> tuple[NDArray[np.float64], Vecto
     return values[::-1], vectors @ turn[:, ::-1]
 
 
-def _not_converged() -> type[Exception]:
+def _arpack_error() -> type[Exception]:
     from scipy.sparse.linalg import ArpackError
 
     return ArpackError  # type: ignore[no-any-return]

@@ -70,7 +70,8 @@ def laplacian(
     sign : make positive the largest entry, or the first that is not zero; or random by --seed.
     vec_norm : scale columns to length 1 (l2), sum 1 (l1), largest 1, or the last times pi / (2 sqrt(eigenvalue)).
     pad : what fills the columns that a graph of too few nodes does not have.
-    solver : dense up to 2,000 nodes; beyond, what suits the graph (needs scipy).
+    solver : dense up to 2,000 nodes; beyond, needs scipy: shift-invert for paths, trees and meshes, lanczos for graphs
+        that branch out, cg (conjugate gradients) for those with hubs.
     seed : for random signs.
 
     Raises
@@ -154,7 +155,8 @@ def magnetic(
     multiplet : where k cuts an eigenspace: warn, extend to all of it, or refuse.
     pad : what fills the columns that a graph of too few nodes does not have.
     parts : one complex table, or real and imaginary part on a last axis of 2.
-    solver : dense up to 2,000 nodes; beyond, what suits the graph (needs scipy).
+    solver : dense up to 2,000 nodes; beyond, needs scipy: shift-invert for paths, trees and meshes, lanczos for graphs
+        that branch out, cg (conjugate gradients) for those with hubs.
 
     Raises
     ------

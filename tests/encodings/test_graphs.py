@@ -89,7 +89,7 @@ HARD = {  # more nodes than a dense solver takes, and many multiple eigenvalues
 }
 
 
-@pytest.mark.parametrize("solver", ["lanczos", "shift-invert"])
+@pytest.mark.parametrize("solver", ["lanczos", "shift-invert", "cg"])
 @pytest.mark.parametrize("name", HARD)
 def test_sparse_solvers_miss_no_copy_of_a_multiple_eigenvalue(name, solver):
     made, values = HARD[name]
@@ -105,16 +105,20 @@ def test_sparse_solvers_miss_no_copy_of_a_multiple_eigenvalue(name, solver):
 def test_solvers_agree_to_the_sign(make):
     g = from_networkx(make())
     wanted = laplacian(g, 8, solver="dense")["eigenvectors"]
-    for solver in ("lanczos", "shift-invert"):
+    for solver in ("lanczos", "shift-invert", "cg"):
         np.testing.assert_allclose(laplacian(g, 8, solver=solver)["eigenvectors"], wanted, atol=1e-8)
 
 
 def test_the_solver_suits_the_graph():
-    for made, solver in [
+    suited = [
         (nx.grid_2d_graph(50, 50), "shift-invert"),
         (nx.random_regular_graph(6, 2500, 0), "lanczos"),
-    ]:
-        assert laplacian(from_networkx(made), 4).facts["solver"] == solver
+        (nx.barabasi_albert_graph(2500, 4, seed=1), "cg"),
+    ]
+    for made, solver in suited:
+        table = laplacian(from_networkx(made), 4, norm="none")
+        assert table.facts["solver"] == solver
+        assert table.facts["residual"] < 1e-10
 
 
 def test_numpy_alone(monkeypatch):
@@ -334,7 +338,7 @@ def test_weighted_paths_take_the_least_of_parallel_edges(monkeypatch, dense):
 
 
 @pytest.mark.parametrize("norm", ["sym", "none"])
-@pytest.mark.parametrize("solver", ["dense", "lanczos", "shift-invert"])
+@pytest.mark.parametrize("solver", ["dense", "lanczos", "shift-invert", "cg"])
 def test_magnetic_against_the_formula(norm, solver):
     rng = np.random.default_rng(3)
     g = Graph(80, rng.integers(0, 80, (2, 300)), rng.random(300), directed=True)
