@@ -75,7 +75,7 @@ class WholeTable(Table):
             array = self._tensors[name]
             target = numpy_dtype(self.specs[name].dtype)
             step = (
-                len(array)
+                max(1, len(array))
                 if not array.ndim or not array.size
                 else max(1, BLOCK_BYTES * len(array) // array.nbytes)
             )

@@ -207,7 +207,9 @@ def _number(parameter: Parameter, value: Any) -> Any:
 
 
 def _numeric(values: NDArray[Any], asked: str) -> NDArray[Any]:
-    """`values` if they are real numbers and none is NaN."""
+    """`values` if there are some, they are real numbers and none is NaN."""
+    if not values.size:
+        raise PeError(f"{asked} holds no numbers, its shape is {values.shape}")
     if values.dtype.kind in "iu":
         return values
     if values.dtype.kind != "f" and values.dtype.name not in FLOATS:

@@ -88,15 +88,15 @@ def refuse(why: str, **given: Any) -> None:
 
 
 def head_table(
-    table: NDArray[Any], rows: int, *, rows_are: str, heads_first: bool = False
+    table: NDArray[Any], rows: int, *, rows_are: str, heads_first: bool = False, option: str = "--table"
 ) -> NDArray[np.float64]:
     """A learned table as (heads, rows), whether it is stored as (rows, heads) or (heads, rows).
 
     Where both sides are equal it is read as (rows, heads), or as (heads, rows) with `heads_first`.
     """
-    table = checked(table, "--table", dims=2)
+    table = checked(table, option, dims=2)
     if rows not in (table.shape[1:] if heads_first else table.shape):
-        raise PeError(f"--table of shape {table.shape}: one side must be {rows}, {rows_are}")
+        raise PeError(f"{option} of shape {table.shape}: one side must be {rows}, {rows_are}")
     return table if heads_first or table.shape[0] != rows else table.T
 
 

@@ -170,7 +170,13 @@ def tupe(
             refuse("an index is whole numbers, only a table has it", dtype=dtype)
     else:
         rows = num_buckets + untie_cls
-        learned = head_table(relative_table, rows, rows_are="the relative rows", heads_first=heads_first)
+        learned = head_table(
+            relative_table,
+            rows,
+            rows_are="the relative rows",
+            heads_first=heads_first,
+            option="--relative-table",
+        )
         tensors["relative_bias"] = np.take(round_to(learned, stored), index, axis=1)
     if has_absolute:
         missing = [f"--{name}" for name, part in absolute.items() if part is None]
