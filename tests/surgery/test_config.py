@@ -17,6 +17,7 @@ from pe_cli.surgery.config import (
     suffix_of,
     window_edits,
 )
+from pe_cli.surgery.find import recognise
 
 VISION = "vision_model.embeddings.position_embedding.weight"
 # configuration, tensor, present grid, new grid, what the configuration becomes
