@@ -107,6 +107,8 @@ class GenGroup(LazyGroup):
 
     At a terminal it shows a summary and a picture; with -o, or into a pipe, it writes the table. `pe gen NAME --help`
     explains one encoding.
+
+    pe gen rope --len 4096 --dim 128 -o rope.safetensors
     """
 
     lazy = {  # noqa: RUF012

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -43,7 +44,10 @@ def gen_function(name: str) -> Callable[..., None]:
     ordered = [*required, *(p for p in declared if p.default is not inspect.Parameter.empty)]
     run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in ordered}
-    example = catalogue.CATALOGUE[name].example(name)
+    lines = textwrap.wrap(
+        catalogue.CATALOGUE[name].example(name), 74, break_long_words=False, break_on_hyphens=False
+    )
+    example = " \\\n      ".join(lines)
     run.__doc__ = f"{docstring.read(encoding.function).text}\n\n\b\nExample:\n  {example}"
     return run
 

@@ -1,0 +1,105 @@
+"""Every `--help` fits 80 columns, and every example in it works as it stands."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from pe_cli.catalogue import CATALOGUE
+
+COMMANDS = ["", "gen", "inspect", "extend", "diff", "gen model", *(f"gen {name}" for name in CATALOGUE)]
+
+
+def help_of(command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pe_cli", *command.split(), "--help"],
+        env={**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    return done.stdout
+
+
+def examples(text: str) -> list[str]:
+    """The command lines of a help text: paragraphs that begin with `pe`, joined where they go on."""
+    paragraphs = [" ".join(part.replace("\\\n", " ").split()) for part in text.split("\n\n")]
+    found = [part.removeprefix("Example: ") for part in paragraphs]
+    return [part for part in found if re.match(r"(cat \S+ \| )?pe ", part)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What the examples of the four commands and of `gen model` read."""
+    random = np.random.default_rng(0)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "pe").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pe_cli "$@"\n')
+    (programs / "pe").chmod(0o755)
+
+    text = random.normal(size=(512, 8)).astype(np.float32)
+    bert = {"embeddings.position_embeddings.weight": text, "encoder.weight": text[:4]}
+    save_file(bert, tmp_path / "model.safetensors")
+    save_file({"cos": text, "sin": text}, tmp_path / "theirs.safetensors")
+    np.save(tmp_path / "mine.npy", text)
+    image = random.normal(size=(1, 197, 8)).astype(np.float32)
+    models = {
+        "all-MiniLM-L6-v2": ({"model_type": "bert", "max_position_embeddings": 512, "hidden_size": 8}, bert),
+        "vit-base": (
+            {"model_type": "vit", "image_size": 224, "patch_size": 16, "hidden_size": 8},
+            {"embeddings.position_embeddings": image},
+        ),
+        "Llama-3.1-8B": (
+            {
+                "model_type": "llama",
+                "hidden_size": 64,
+                "num_attention_heads": 4,
+                "rope_theta": 500000.0,
+                "max_position_embeddings": 8192,
+            },
+            {},
+        ),
+    }
+    for name, (config, tensors) in models.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+        if tensors:
+            save_file(tensors, tmp_path / name / "model.safetensors")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_eighty_columns_and_has_an_example(command: str) -> None:
+    text = help_of(command)
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    assert examples(text), text
+
+
+@pytest.mark.parametrize("command", ["", "gen", "inspect", "extend", "diff", "gen model"])
+def test_the_examples_of_a_help_run(command: str, folder: Path) -> None:
+    for example in examples(help_of(command)):
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", example],
+            cwd=folder,
+            env={**os.environ, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{example}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_example_of_an_encoding_is_that_of_the_catalogue(name: str) -> None:
+    """Which `tests/encodings/test_all.py` runs."""
+    assert examples(help_of(f"gen {name}")) == [CATALOGUE[name].example(name)]
