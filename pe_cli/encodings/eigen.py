@@ -1,30 +1,28 @@
-"""The smallest eigenpairs of the Laplacian of a connected graph: dense, shift-invert, or Lanczos.
+"""The smallest eigenpairs of the Laplacian of a connected graph: dense, shift-invert, Lanczos.
 
 Small graphs are solved whole by numpy. Beyond, scipy's ARPACK works on an operator whose largest eigenvalues are
 the smallest of the Laplacian L: its pseudo-inverse, where the graph can be factorised cheaply (paths, trees, meshes),
 else bound - L (graphs with a large gap, whose factors would fill up), or, where a few hubs make the bound large, the
-pseudo-inverse by conjugate gradients. The known null vector is projected away
-and the pseudo-inverse is solved with one node grounded, so that no shift is needed. ARPACK can miss copies
-of a multiple eigenvalue with perfect residuals: a second run, with what was found deflated, looks for them.
+pseudo-inverse by conjugate gradients. The known null vector is projected away. ARPACK can miss copies of a multiple
+eigenvalue with perfect residuals: a second run, with what was found deflated, looks for them.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.encodings.operators import OPERATORS, Apply, Hermitian, NotConvergedError, Vectors, deflated
 from pe_cli.errors import PeError
 from pe_cli.memory import require_memory
 from pe_cli.progress import step
 from pe_cli.structures.graph import Rows, need_scipy
 
 Solver: TypeAlias = Literal["auto", "dense", "lanczos", "shift-invert", "cg"]
-Vectors: TypeAlias = NDArray[Any]  # (n, r) float64, or complex128 for a magnetic Laplacian
 
 WHOLE = 1000  # nodes up to which all eigenpairs are computed, which shows every multiplicity
 DENSE = 2000  # nodes up to which a dense solver is used
@@ -33,53 +31,10 @@ PEELINGS = 50  # rounds of taking leaves off before the width of a graph is meas
 WIDEST = 3000  # width of a separator whose factor, about width^2 numbers, takes at most some seconds
 EXTRA = 4  # eigenpairs beyond those wanted, cheap with shift-invert, that speed up convergence
 HUBS = 15  # times the mean degree, from which bound - L converges too slowly
-CG_TOLERANCE, MOST_CG = 1e-13, 1000
-TOLERANCE = {
-    "shift-invert": 0.0,
-    "lanczos": 1e-11,
-    "cg": 1e-11,
-}  # relative to the operator's largest eigenvalue
+# relative to the largest eigenvalue of the operator
+TOLERANCE = {"shift-invert": 0.0, "lanczos": 1e-11, "cg": 1e-11}
 MOST_RESTARTS = {"shift-invert": 300, "lanczos": 400, "cg": 100}
-SHIFT = 1e-6  # of the bound, where no null vector is known
 RELATIVE_TIE, ABSOLUTE_TIE = 1e-9, 1e-13  # eigenvalues this near are copies of one
-
-
-@dataclass(frozen=True)
-class Hermitian:
-    """diag(diagonal) + off, whose eigenvalues lie in [0, bound]; `null` is the unit null vector where it is known."""
-
-    diagonal: NDArray[np.float64]
-    off: Rows  # values float64 or complex128
-    bound: float
-    null: NDArray[np.float64] | None = None
-
-    @property
-    def size(self) -> int:
-        return self.off.size
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.off.values.dtype)
-
-    def dense(self) -> Vectors:
-        matrix = np.zeros((self.size, self.size), dtype=self.dtype)
-        matrix[self.off.row_numbers(), self.off.columns] = self.off.values
-        np.fill_diagonal(matrix, self.diagonal)
-        return matrix
-
-    def apply(self, vector: Vectors) -> Vectors:
-        """The product with one vector (n,), by numpy alone."""
-        rows, terms = self.off.row_numbers(), self.off.values * vector[self.off.columns]
-        product = self.diagonal * vector + np.bincount(rows, terms.real, self.size)
-        return product + 1j * np.bincount(rows, terms.imag, self.size) if self.dtype.kind == "c" else product
-
-    def sparse(self) -> Any:
-        scipy = need_scipy(f"a graph of {self.size} nodes")
-        return (self.off.sparse() + scipy.sparse.diags_array(self.diagonal)).tocsr()
-
-
-class NotConvergedError(Exception):
-    """Conjugate gradients came to no end."""
 
 
 class Spectrum(NamedTuple):
@@ -216,114 +171,17 @@ def _iterative(matrix: Hermitian, count: int, solver: Solver) -> tuple[NDArray[n
         for attempt in range(1, count + 1):
             values = to_value(scale)
             limit = values[min(count, len(values)) - 1]
-            deflated = _deflated(apply, vectors)
-            probe, _ = _largest(deflated, matrix, 1, 24, start(attempt), solver, rough=True)
+            rest = deflated(apply, vectors)
+            probe, _ = _largest(rest, matrix, 1, 24, start(attempt), solver, rough=True)
             if to_value(probe)[0] >= limit - RELATIVE_TIE * 10 * abs(limit) - ABSOLUTE_TIE * matrix.bound:
                 break
             missing = min(2 ** (attempt - 1), 16, n - vectors.shape[1] - 2)
-            _, extra = _largest(deflated, matrix, missing, 24 + 2 * missing, start(attempt), solver)
+            _, extra = _largest(rest, matrix, missing, 24 + 2 * missing, start(attempt), solver)
             vectors = np.linalg.qr(np.column_stack([vectors, extra]))[0]
             scale, vectors = _rotated(apply, vectors)
     except (_arpack_error(), NotConvergedError):
         return None
     return to_value(scale)[:count], vectors[:, :count]
-
-
-Apply: TypeAlias = Callable[[Vectors], Vectors]
-ToValue: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-
-
-def _inverted(matrix: Hermitian) -> tuple[Apply, ToValue]:
-    """The pseudo-inverse, from a factor of the matrix without its best connected node; or of a shifted matrix."""
-    from scipy.sparse import diags_array
-    from scipy.sparse.linalg import splu
-
-    options = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
-    full, null = matrix.sparse(), matrix.null
-    step("factorising", 0)
-    try:
-        if null is None:
-            shift = SHIFT * matrix.bound
-            solve = splu((full + diags_array(np.full(matrix.size, shift))).tocsc(), **options).solve
-            return solve, lambda scale: np.maximum(1 / scale - shift, 0)
-        keep = np.delete(np.arange(matrix.size), int(np.argmax(np.diff(matrix.off.starts))))
-        solve = splu(full[keep][:, keep].tocsc(), **options).solve
-    except (MemoryError, RuntimeError) as trouble:
-        raise PeError(
-            f"the factor of a component of {matrix.size} nodes failed ({trouble}); try --solver lanczos"
-        ) from None
-
-    project = _without(null[:, None])
-
-    def apply(x: Vectors) -> Vectors:
-        y = np.zeros_like(x)
-        y[keep] = solve(project(x)[keep])
-        return project(y)
-
-    return apply, lambda scale: 1 / scale
-
-
-def _by_conjugate_gradients(matrix: Hermitian) -> tuple[Apply, ToValue]:
-    """The pseudo-inverse by conjugate gradients, the diagonal as preconditioner: it levels hubs."""
-    from scipy.sparse import diags_array
-
-    shift = 0.0 if matrix.null is not None else SHIFT * matrix.bound
-    full = (matrix.sparse() + diags_array(np.full(matrix.size, shift))).tocsr()
-    weight = 1 / (matrix.diagonal + shift)
-    project: Apply = (lambda x: x) if matrix.null is None else _without(matrix.null[:, None])
-
-    def apply(x: Vectors) -> Vectors:
-        rest = project(x)
-        found, direction, before = np.zeros_like(rest), np.zeros_like(rest), 1.0
-        enough = CG_TOLERANCE * np.linalg.norm(rest)
-        for _ in range(MOST_CG):
-            if np.linalg.norm(rest) <= enough:
-                return project(found)
-            scaled = weight * rest
-            now = float(np.vdot(rest, scaled).real)
-            direction = scaled + (now / before) * direction
-            ahead = full @ direction
-            step_length = now / float(np.vdot(direction, ahead).real)
-            found, rest, before = found + step_length * direction, rest - step_length * ahead, now
-        raise NotConvergedError
-
-    return apply, lambda scale: np.maximum(1 / scale - shift, 0)
-
-
-def _reflected(matrix: Hermitian) -> tuple[Apply, ToValue]:
-    """bound - L, in which the null vector is moved from the top to zero."""
-    full, null, bound = matrix.sparse(), matrix.null, matrix.bound
-    if null is None:
-        return (lambda x: bound * x - full @ x), (lambda scale: np.maximum(bound - scale, 0))
-    project = _without(null[:, None])
-    return (lambda x: bound * project(x) - full @ x), (lambda scale: bound - scale)
-
-
-OPERATORS: dict[str, Callable[[Hermitian], tuple[Apply, ToValue]]] = {
-    "shift-invert": _inverted,
-    "cg": _by_conjugate_gradients,
-    "lanczos": _reflected,
-}
-
-
-def _deflated(apply: Apply, found: Vectors) -> Apply:
-    """The operator with the space of `found` projected away, on both sides."""
-    project = _without(found)
-    return lambda x: project(apply(project(x)))
-
-
-def _without(space: Vectors) -> Apply:
-    """The projection away from orthonormal columns.
-
-    einsum, since `@` hands so thin a matrix to a dozen threads of BLAS, which wait longer than they work.
-    """
-    rows = np.ascontiguousarray(space.T)
-    conjugate = rows.conj()
-
-    def project(x: Vectors) -> Vectors:
-        return np.asarray(x - np.einsum("ji,j->i", rows, np.einsum("ji,i->j", conjugate, x)))
-
-    return project
 
 
 def _largest(

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings import spectra, walks
-from pe_cli.encodings.eigen import Solver, Vectors
+from pe_cli.encodings.eigen import Solver
 from pe_cli.encodings.laplacians import Isolated, laplacian_matrix, magnetic_matrix, one_way_pairs
+from pe_cli.encodings.operators import Vectors
 from pe_cli.encodings.spectra import Found, Multiplet, Spectra
 from pe_cli.errors import PeError
 from pe_cli.memory import require_memory

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from pe_cli.encodings.eigen import Hermitian
+from pe_cli.encodings.operators import Hermitian
 from pe_cli.structures.graph import Rows, coalesced
 
 Isolated: TypeAlias = Literal["zero", "one"]

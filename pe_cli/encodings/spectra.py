@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings import eigen
-from pe_cli.encodings.eigen import Hermitian, Solver, Vectors
+from pe_cli.encodings.eigen import Solver
+from pe_cli.encodings.operators import Hermitian, Vectors
 from pe_cli.errors import PeError
 from pe_cli.memory import require_memory
 from pe_cli.structures.graph import components
