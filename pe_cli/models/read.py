@@ -12,7 +12,7 @@ from typing import Any
 from pe_cli.errors import PeError
 from pe_cli.models.defaults import Defaults, defaults
 
-NAMES = ("config.json", "params.json", "model_index.json")
+NAMES = ("config.json", "params.json", "transformer/config.json")
 GGUF_MAGIC = b"GGUF"
 LARGEST = 64 << 20
 # A Mistral or Meta `params.json` names the same things otherwise.

@@ -10,6 +10,7 @@ from typing import Any
 from pe_cli.encodings.rope_scaling import frequencies
 from pe_cli.errors import PeError
 from pe_cli.models.components import parts
+from pe_cli.models.diffusion import CLASS_KEY
 from pe_cli.models.layers import layer_tables
 from pe_cli.models.read import Configuration, is_gguf, read_configuration
 from pe_cli.models.resolve import resolve, resolve_configuration
@@ -123,6 +124,9 @@ def _tables(
         yield from _gguf_tables(spec, layer_type, seq_len)
         return
     config = read_configuration(spec)
+    if CLASS_KEY in config.values:
+        yield resolve_configuration(config, component=component, layer_type=layer_type)
+        return
     for part, notes in parts(config, component):
         for label in [layer_type] if layer_type is not None else _labels(part):
             try:

@@ -10,6 +10,7 @@ from pe_cli.models import layers, scalings, side, sizes
 from pe_cli.models.axes import axial_arguments, axis_count, is_axial, section_arguments
 from pe_cli.models.components import choose
 from pe_cli.models.defaults import known_types
+from pe_cli.models.diffusion import CLASS_KEY, resolve_denoiser
 from pe_cli.models.read import Configuration, is_gguf, read_configuration
 from pe_cli.models.resolved import Found, Ledger, Resolved
 from pe_cli.models.schemes import REFUSED, SCHEMES, Scheme
@@ -62,6 +63,12 @@ def resolve_configuration(
     truncate: bool | None = None,
 ) -> Resolved:
     """`resolve` for a configuration that is read already."""
+    if CLASS_KEY in config.values:
+        if component is not None or layer_type is not None:
+            raise PeError(
+                f"{config.file}: a diffusion transformer has one table: leave --component and --layer-type out"
+            )
+        return resolve_denoiser(config)
     chosen, notes = choose(config, component)
     ledger = Ledger(chosen)
     ledger.notes.extend(notes)
