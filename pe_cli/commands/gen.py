@@ -17,7 +17,7 @@ from pe_cli.dtypes import FLOATS
 from pe_cli.errors import PeError
 from pe_cli.memory import require_memory
 from pe_cli.render.progress import shown
-from pe_cli.signature import Source
+from pe_cli.signature import Source, Tensors
 from pe_cli.sources import load_array
 from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
 
@@ -135,6 +135,10 @@ def build(
     if not chosen and not encoding.needs_rows:
         return WholeTable(as_tensors(encoding.function(**arguments), encoding.name), dtype, name)
     if isinstance(rows, options.RowChoice):
+        if not chosen and not arguments.get("grid"):
+            constants = same_for_every_position(encoding, arguments)
+            if constants is not None:
+                return WholeTable(constants, dtype, name)
         if rows.prefix_rows and catalogue.CATALOGUE[encoding.name].family == "rotary":
             raise PeError(
                 f"--prefix-rows {rows.prefix_rows}: rows of zeros would wipe these tokens out of a rotary table; "
@@ -147,6 +151,14 @@ def build(
         )
     pairs = chosen_pairs(encoding, rows, arguments) if rows is not None else {}
     return WholeTable(as_tensors(encoding.function(**arguments, **pairs), encoding.name), dtype, name)
+
+
+def same_for_every_position(encoding: Encoding, arguments: dict[str, Any]) -> Tensors | None:
+    """The tensors if none of them has a row for each position (frequencies, factors), else None."""
+    import numpy as np
+
+    tensors = as_tensors(encoding.function(np.arange(0), **arguments), encoding.name)
+    return tensors if all(array.size for array in tensors.values()) else None
 
 
 def chosen_positions(

@@ -231,3 +231,9 @@ def test_inspect_draws_what_it_reads(pe: Any) -> None:
     pe("gen", "rope", "--len", "32", "--dim", "8", "--layout", "half", "-o", "mine.safetensors", "-q")
     pe("inspect", "mine.safetensors", "--plot", "made.svg")
     assert {"cos", "sin", "likeness of rows by distance"} <= set(labels("made.svg"))
+
+
+def test_frequencies_alone_have_a_picture() -> None:
+    found = picture("rope", "--dim", "8", "--layout", "inv-freq")
+    assert "wavelengths" in found
+    assert not any(text.startswith("length") for text in found)

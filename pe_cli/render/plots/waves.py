@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.catalogue import load
 from pe_cli.errors import PeError
 from pe_cli.kernels import geometric
 from pe_cli.render.plots.canvas import AXIS_COLOURS, GREY, ORANGE, Drawing
@@ -21,7 +23,7 @@ TURN = 2 * np.pi
 
 def wavelengths(
     frequencies: NDArray[np.float64],
-    length: int,
+    length: int | None,
     what: str,
     *,
     axis: NDArray[Any] | None = None,
@@ -36,7 +38,7 @@ def wavelengths(
     def draw(axes: Axes) -> None:
         turning = np.flatnonzero(frequencies > 0)
         waves = TURN / frequencies[turning]
-        full = waves <= length
+        full = waves <= (length or np.inf)
         if before is not None and len(before) == len(frequencies):
             axes.plot(np.arange(len(before)), TURN / before, color=GREY, linewidth=1, label="without scaling")
         groups = axis[turning] if axis is not None else np.zeros(len(turning), dtype=int)
@@ -48,15 +50,19 @@ def wavelengths(
             axes.plot(
                 turning[outside], waves[outside], "o", color=colour, markersize=4, markerfacecolor="none"
             )
-        axes.axhline(length, color=ORANGE, linestyle="--", linewidth=1.2, label=f"{what} {length}")
+        title = "wavelengths"
+        if length is not None:
+            axes.axhline(length, color=ORANGE, linestyle="--", linewidth=1.2, label=f"{what} {length}")
+            title = f"wavelengths: {int(full.sum())} of {len(frequencies)} pairs complete a turn"
         axes.set(
-            title=f"wavelengths: {int(full.sum())} of {len(frequencies)} pairs complete a turn",
+            title=title,
             xlabel="pair",
             ylabel="positions per turn",
             yscale="log",
         )
         axes.grid(alpha=0.3)
-        axes.legend(fontsize="small", framealpha=0.8)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize="small", framealpha=0.8)
 
     return draw
 
@@ -169,16 +175,18 @@ _WITHOUT_SCALING = {"scaling": "none"} | dict.fromkeys(
 def _rope_frequencies(
     view: View, changes: dict[str, Any]
 ) -> tuple[NDArray[np.float64], NDArray[Any] | None] | None:
-    arguments = getattr(view.table, "arguments", None)
-    if arguments is None:
-        return None
+    function = load("rope")
+    taken = inspect.signature(function).parameters
+    arguments = {
+        name: value for name, value in view.parameters.items() if name in taken and name != "positions"
+    }
     asked = {**arguments, **changes, "layout": "inv-freq", "dtype": "float64"}
     if changes:
         asked["truncate"] = True
         if arguments.get("scaling") == "proportional":
             asked["partial"] = None
     try:
-        tensors = view.table.function(np.arange(0), **asked)
+        tensors = function(np.arange(0), **asked)
     except PeError:  # some forms of several axes have no frequency vector
         return None
     axis = tensors.get("axis")
@@ -187,13 +195,13 @@ def _rope_frequencies(
     ) > 1 else None
 
 
-def _trained_length(view: View) -> tuple[int, str]:
+def _trained_length(view: View) -> tuple[int | None, str]:
     for name, source in (("original_len", view.parameters), ("max_position", view.facts)):
         if source.get(name):
             return int(source[name]), "trained length"
     if view.grid:
         return max(view.grid), "longest side"
-    return max(view.row_count(), len(getattr(view.table, "positions", ()))), "length"
+    return len(getattr(view.table, "positions", ())) or None, "length"
 
 
 def _geometric(view: View, base: float, dim: int, shift: float) -> Drawing:
