@@ -19,7 +19,7 @@ _VISION = r"(?:vision|visual|video|image|patch|pixel|vit\b|detr)"
 
 # What looks like a table by name and is none.
 NOT_TABLES = (
-    r"query_position_embeddings",
+    r"query_position_embeddings|relative_pos_embeddings",
     r"(?:prompt_encoder|shared_image_embedding|shared_embedding).*positional_embedding",
     r"layer_?norm|\.norm\.|_proj\.|\.bias$",
     r"tile_position|aspect_ratio|tile_embedding",
