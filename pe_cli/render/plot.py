@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.errors import PeError
 from pe_cli.render import heatmap
 from pe_cli.render.plots import general, graphs, pairs, trees, waves
 from pe_cli.render.plots.canvas import Drawing, write
@@ -54,6 +55,8 @@ def plot_tensors(
     tensors: Mapping[str, NDArray[Any]], path: str, *, lengths: Mapping[str, int], force: bool
 ) -> None:
     """What `pe inspect --plot` draws: each tensor, and how its rows are alike; `lengths` are their rows."""
+    if not tensors:
+        raise PeError(f"--plot {path}: only headers were read; name a tensor, or give --values")
     write(general.anything(View.of_arrays(tensors, lengths)), path, force=force)
 
 

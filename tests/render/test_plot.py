@@ -237,3 +237,8 @@ def test_frequencies_alone_have_a_picture() -> None:
     found = picture("rope", "--dim", "8", "--layout", "inv-freq")
     assert "wavelengths" in found
     assert not any(text.startswith("length") for text in found)
+
+
+def test_a_checkpoint_of_which_headers_were_read_says_what_to_give() -> None:
+    with pytest.raises(PeError, match="give --values"):
+        plot_tensors({}, "made.png", lengths={}, force=False)
