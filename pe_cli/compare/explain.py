@@ -27,6 +27,7 @@ LARGEST = 1 << 25
 SEARCHED = 1 << 17
 GLANCED = 1 << 13
 SEARCHED_WHOLE = 1 << 22
+SOLVER = 1e-4  # of the largest entry
 FEWEST = 6  # numbers: fewer agree by chance
 
 
@@ -135,7 +136,7 @@ def _one_move(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> Ex
         return _told([], direct, a, b)
     best = Explanation()
     for change in _next(a, b):
-        agreed = _agree(change.a, change.b, precisions)
+        agreed = _agree(change.a, change.b, precisions, change.cause)
         if agreed is not None:
             best = min((best, _told([change], agreed, a, b)), key=_cost)
     return best
@@ -165,7 +166,7 @@ def _search(
         for second in _next(first.a, first.b, only):
             if second.cause == first.cause or (first.cause, second.cause) in NEEDLESS:
                 continue
-            agreed = _agree(second.a, second.b, precisions)
+            agreed = _agree(second.a, second.b, precisions, second.cause)
             if agreed is not None:
                 best = min((best, _told([first, second], agreed, a, b)), key=_cost)
                 if _cost(best) <= 2:
@@ -193,8 +194,15 @@ def _next(a: Array, b: Array, only: set[str] | None = None) -> Iterator[Change]:
             yield from move(a, b)
 
 
-def _agree(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> list[Cause] | None:
-    """Equal, up to a scale and to rounding to the narrower type: the causes for that, none if equal."""
+def _agree(
+    a: Array, b: Array, precisions: tuple[Precision, Precision], cause: str = ""
+) -> list[Cause] | None:
+    """Equal, up to a scale and to rounding to the narrower type: the causes for that, none if equal.
+
+    Eigenvectors of two solvers agree only to what the solvers reached.
+    """
+    if cause == "eigenvector-sign" and a.shape == b.shape and a.size >= FEWEST:
+        return [] if np.abs(a - b).max() <= SOLVER * np.abs(b).max() else None
     if a.shape != b.shape or a.size < FEWEST:
         return None
     for rows in GLANCES:  # most candidates are wrong in the first rows
@@ -235,7 +243,10 @@ def _close(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> bool:
     coarse = max(precisions, key=lambda p: p.unit)
     size = np.maximum(np.abs(a), np.abs(b))
     with np.errstate(invalid="ignore"):
-        apart = np.abs(a - b) > 2.02 * coarse.half_ulp(np.nan_to_num(size)) + 1e-300
+        room = 2.02 * coarse.half_ulp(np.nan_to_num(size)) + (
+            1e-13 * np.nanmax(size) if coarse.unit < 1e-15 else 0
+        )
+        apart = np.abs(a - b) > room
     return not (apart & (a != b)).any()
 
 

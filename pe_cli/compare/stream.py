@@ -311,7 +311,8 @@ def _steps(x: NDArray[Any], y: NDArray[Any], spare: Spare) -> NDArray[Any]:
     """How many numbers of their type lie between x and y."""
     signed = np.dtype(f"i{x.itemsize}")
     first, second = (np.ascontiguousarray(side).view(signed) for side in (x, y))
-    apart = np.bitwise_xor(first, second, out=spare.get(2, x.shape, signed))
+    apart = spare.get(2, x.shape, signed)
+    np.bitwise_xor(first, second, out=apart)
     if apart.min() >= 0:  # no signs differ: the bits are in the order of the numbers
         np.abs(np.subtract(first, second, out=apart), out=apart)
         return apart

@@ -156,9 +156,10 @@ def sinusoid_laws(step: Array, error: Array, width: int) -> list[tuple[Law, int,
             continue
         found.append((Law("none", *_with_unit(_base(line, dim / 2 - shift), unit)), dim, shift))
     found.sort(key=lambda entry: _coincidence(entry[0]))
-    best = _coincidence(found[0][0])
-    if best > 0.1:  # a base that is round only since the error is large says nothing
-        found.sort(key=lambda entry: (entry[2], entry[1]))
+    chances = [_coincidence(law) for law, _, _ in found]
+    if chances[0] > 0.1:  # a base that is round only since the error is large says nothing
+        if min(chances[1:], default=0.0) < 5 * chances[0]:
+            found.sort(key=lambda entry: (entry[2], entry[1]))
         others = [f"base {law.base:.6g} with a frequency shift of {shift:g}" for law, _, shift in found[1:]]
         found[0][0].ambiguous = tuple(others)
     return found
@@ -197,8 +198,8 @@ def _plain(line: Line, pairs: int) -> Law:
         factor = stride / first
         short = roundest(factor, factor * relative)
         if factor > 1 and digits_of(short) <= 3:
-            notes = () if stride == 1 else ("stride and factor: only their ratio is known",)
-            return Law("linear", *_with_unit(base, float(stride)), {"factor": short}, notes)
+            note = "a stride of k positions with k times the factor makes the same table"
+            return Law("linear", *_with_unit(base, float(stride)), {"factor": short}, (note,))
     if first < 1:
         return Law("linear", *_with_unit(base, 1.0), {"factor": 1 / first})
     note = f"a step of {first:.6g} positions, or frequencies multiplied by it"

@@ -1,0 +1,103 @@
+"""`pe diff` as a process: exit codes, streams, JSON, files of several tensors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from pe_cli.encodings.rotary import rope
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((64, 16)).astype(np.float32)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "same.npy", a)
+    np.save(tmp_path / "near.npy", a + np.float32(1e-4))
+    np.save(tmp_path / "other.npy", rng.standard_normal((64, 16)).astype(np.float32))
+    half = {k: np.asarray(v, np.float32) for k, v in rope(np.arange(64), 32, layout="half").items()}
+    save_file(half, tmp_path / "half.safetensors")
+    save_file({"cos": half["sin"], "sin": half["cos"]}, tmp_path / "swapped.safetensors")
+    save_file({"table": a, "extra": a}, tmp_path / "two.safetensors")
+    np.save(tmp_path / "rope.npy", np.asarray(rope(np.arange(64), 32)["rope"], np.float32))
+    return tmp_path
+
+
+def told(pe: Any, *argv: str, code: int = 1) -> dict[str, Any]:
+    done = pe("diff", *argv, "--json", code=code)
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["schema"] == "pe.diff/1"
+    return found
+
+
+def test_exit_codes(pe: Any, folder: Path) -> None:
+    assert b"byte for byte" in pe("diff", "a.npy", "same.npy", code=0).stdout
+    assert b"differ" in pe("diff", "a.npy", "other.npy", code=1).stdout
+    done = pe("diff", "a.npy", "missing.npy", code=2)
+    assert done.stdout == b""
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("options", [("--atol", "2e-4"), ("--rtol", "1e9"), ("--ulp", "100000000")])
+def test_tolerances(pe: Any, folder: Path, options: tuple[str, str]) -> None:
+    pe("diff", "a.npy", "near.npy", *options, code=0)
+    pe("diff", "a.npy", "near.npy", code=1)
+
+
+def test_the_smallest_tolerance_that_is_printed_passes(pe: Any, folder: Path) -> None:
+    needed = told(pe, "a.npy", "near.npy")["smallest_atol"]
+    pe("diff", "a.npy", "near.npy", "--atol", repr(needed), code=0)
+    pe("diff", "a.npy", "near.npy", "--atol", repr(needed * 0.999), code=1)
+
+
+def test_json(pe: Any, folder: Path) -> None:
+    found = told(pe, "a.npy", "near.npy", "--rtol", "1e-9")
+    assert found["equal"] is False
+    assert found["max_abs"] == pytest.approx(1e-4, rel=1e-2)
+    assert found["rule"].startswith("|a-b| <= 0 + 1e-09*|b|")
+    assert told(pe, "a.npy", "same.npy", code=0)["equal"] is True
+
+
+def test_stdin_is_a_side(pe: Any, folder: Path) -> None:
+    data = (folder / "a.npy").read_bytes()
+    pe("diff", "-", "same.npy", stdin=data, code=0)
+    pe("diff", "other.npy", "-", stdin=data, code=1)
+    assert b"once" in pe("diff", "-", "-", code=2).stderr
+
+
+def test_files_of_several_tensors(pe: Any, folder: Path) -> None:
+    pe("diff", "half.safetensors", "half.safetensors", code=0)
+    found = told(pe, "half.safetensors", "swapped.safetensors")
+    assert [cause["cause"] for cause in found["causes"]] == ["swap-sin-cos"]
+    assert b"extra" in pe("diff", "a.npy", "two.safetensors:nope", code=2).stderr
+    pe("diff", "a.npy", "two.safetensors:table", code=0)
+    pe("diff", "a.npy", "two.safetensors", "--tensor-b", "extra", code=0)
+
+
+def test_one_table_against_cosines_and_sines(pe: Any, folder: Path) -> None:
+    found = told(pe, "rope.npy", "half.safetensors")
+    assert [cause["cause"] for cause in found["causes"]] == ["layout"]
+
+
+def test_shapes_differ(pe: Any, folder: Path) -> None:
+    np.save(folder / "short.npy", np.load(folder / "a.npy")[3:40])
+    found = told(pe, "a.npy", "short.npy")
+    assert found["causes"][0] == {"cause": "offset", "residual_after": 0, "rows": 3}
+    assert found["max_abs"] == 0
+    assert found["shared_rows"] == {"first_a": 3, "first_b": 0, "rows": 37}
+
+
+def test_nan_is_counted(pe: Any, folder: Path) -> None:
+    a = np.load(folder / "a.npy")
+    a[3, 4] = np.nan
+    np.save(folder / "nan.npy", a)
+    found = told(pe, "nan.npy", "same.npy")
+    assert found["nan"] == {"a": 1, "b": 0, "unmatched": 1}
+    pe("diff", "nan.npy", "same.npy", "--atol", "1e9", code=1)
+    pe("diff", "nan.npy", "nan.npy", code=0)
