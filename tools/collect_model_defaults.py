@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 import transformers
+from transformers import CONFIG_MAPPING
 from transformers.configuration_utils import PreTrainedConfig
 
 TARGET = Path(__file__).parent.parent / "pe_cli" / "models" / "defaults.json"
@@ -39,35 +40,47 @@ READ_FROM_SOURCE = {
 
 
 def main() -> None:
+    """Write the file anew."""
+    text = collected()
+    TARGET.write_text(text)
+    print(f"{text.count(chr(10)) - 2} model types, {len(text) >> 10} KiB")
+
+
+def collected() -> str:
+    """The text of the file: a line for each model type, in order."""
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
     classes = configuration_classes()
     rotary = rotary_modules()
     share_with_components(rotary, classes)
-    entries = {}
+    entries: dict[str, dict[str, Any]] = {}
     for cls in classes:
         entry = describe(cls, rotary.get(cls.__name__))
-        if entry:
-            entries.setdefault(cls.model_type or cls.__name__, entry)
+        name = cls.model_type or cls.__name__
+        if entry and (name not in entries or is_chosen_by_auto(cls)):
+            entries[name] = entry
     for entry in entries.values():
-        for key in [
-            key for key in entry.get("parts", {}) if "rope" not in entries.get(entry["components"][key], {})
-        ]:
-            del entry["parts"][key]
-    keep = reachable(entries)
-    record = {
-        "source": f"transformers {transformers.__version__}, configuration_*.py and modeling_*.py",
-        "models": {name: entries[name] for name in sorted(keep)},
-    }
-    lines = ",\n".join(
-        f"{json.dumps(k)}:{json.dumps(v, sort_keys=True)}" for k, v in record["models"].items()
+        for key in list(entry.get("parts", {})):
+            if "rope" not in entries.get(entry["components"][key], {}):
+                del entry["parts"][key]
+    source = json.dumps(f"transformers {transformers.__version__}, configuration_*.py and modeling_*.py")
+    lines = (
+        f"{json.dumps(name)}:{json.dumps(entries[name], sort_keys=True)}"
+        for name in sorted(reachable(entries))
     )
-    TARGET.write_text(f'{{"source":{json.dumps(record["source"])},"models":{{\n{lines}\n}}}}\n')
-    print(f"{len(keep)} model types, {TARGET.stat().st_size >> 10} KiB")
+    return f'{{"source":{source},"models":{{\n{",".join(chr(10) + line for line in lines).lstrip()}\n}}}}\n'
+
+
+def is_chosen_by_auto(cls: type[PreTrainedConfig]) -> bool:
+    """Whether AutoConfig takes this class for its model type; several classes may share one."""
+    try:
+        return CONFIG_MAPPING[cls.model_type] is cls
+    except KeyError:
+        return False
 
 
 def configuration_classes() -> list[type[PreTrainedConfig]]:
-    """Every configuration class, in a fixed order, the one that Auto classes choose first for its model type."""
+    """Every configuration class, in a fixed order."""
     found: dict[str, type[PreTrainedConfig]] = {}
     for path in sorted(MODELS.glob("*/configuration_*.py")):
         module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 from functools import lru_cache
 from pathlib import Path
@@ -105,3 +106,13 @@ def test_every_rotary_module_agrees(change: str) -> None:
             wrong[model_type] = trouble
     assert not wrong
     assert right > 120
+
+
+def test_the_table_of_defaults_is_current() -> None:
+    tool = Path(__file__).parents[2] / "tools" / "collect_model_defaults.py"
+    spec = importlib.util.spec_from_file_location("collect_model_defaults", tool)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.TARGET.read_text() == module.collected()
