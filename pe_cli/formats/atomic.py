@@ -22,7 +22,7 @@ from types import FrameType
 from typing import NoReturn
 
 from pe_cli.errors import PeError
-from pe_cli.formats.base import readable_size
+from pe_cli.memory import size
 
 STDOUT = 1
 
@@ -58,7 +58,7 @@ def cannot_write(
     """
     if isinstance(error, BrokenPipeError):
         return error
-    needs = f"; {readable_size(nbytes)} are needed" if nbytes is not None else ""
+    needs = f"; {size(nbytes)} are needed" if nbytes is not None else ""
     left = "nothing was written" if whole else "what was written is not complete"
     return PeError(f"cannot write {label}: {error.strerror or error}{needs}; {left}")
 

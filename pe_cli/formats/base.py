@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.errors import PeError, no_such
+from pe_cli.memory import require_memory
 
 READABLE = frozenset({*SAFETENSORS_CODES, "complex128"})
 
@@ -200,37 +200,6 @@ def shown(text: str, most: int = 200) -> str:
     return text if text.isprintable() and len(text) <= most else ascii(text[:most])
 
 
-def readable_size(nbytes: int) -> str:
-    """`512 MiB`: bytes with three significant digits in binary units."""
-    value, unit = float(nbytes), 0
-    while value >= 1000 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.3g} {_UNITS[unit]}"
-
-
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-
-
 def check_memory(nbytes: int, what: str) -> None:
     """Refuse, before allocating, to hold more than the machine has."""
-    limit = machine_memory()
-    if limit is not None and nbytes > limit:
-        raise PeError(
-            f"{what} needs {readable_size(nbytes)} of memory, and this machine has {readable_size(limit)}; "
-            "ask for fewer rows or a narrower dtype"
-        )
-
-
-def machine_memory() -> int | None:
-    """Bytes of memory that this process may hope for, or None where the system does not say."""
-    try:
-        limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    except (AttributeError, ValueError, OSError):
-        return None
-    try:
-        text = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        text = "max"
-    if text.isdigit():
-        limits.append(int(text))
-    return min(limits)
+    require_memory(nbytes, what, "ask for fewer rows or a narrower dtype")

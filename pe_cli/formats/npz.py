@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.formats import npy
-from pe_cli.formats.base import Ledger, TensorSpec, readable_size, shown
+from pe_cli.formats.base import Ledger, TensorSpec, shown
 from pe_cli.formats.stream import ByteInput, truncated
 from pe_cli.formats.writer import Writer
+from pe_cli.memory import size
 
 MAGIC = b"PK\x03\x04"
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -197,8 +198,8 @@ class NpzReader:
         info = self._members[name]
         if info.file_size > _RATIO_FROM and info.file_size > _MAX_RATIO * info.compress_size:
             raise PeError(
-                f"{self._stream.label}: {name!r} would expand from {readable_size(info.compress_size)} to "
-                f"{readable_size(info.file_size)}, more than {_MAX_RATIO} times; unpack it yourself if you trust it"
+                f"{self._stream.label}: {name!r} would expand from {size(info.compress_size)} to "
+                f"{size(info.file_size)}, more than {_MAX_RATIO} times; unpack it yourself if you trust it"
             )
         with self._open(info) as file:
             member = _Member(file, f"{self._stream.label}:{shown(name)}")

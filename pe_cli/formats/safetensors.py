@@ -16,9 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli import memory
 from pe_cli.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.errors import PeError
-from pe_cli.formats.base import Layout, TensorSpec, readable_size
+from pe_cli.formats.base import Layout, TensorSpec
 from pe_cli.formats.stream import ByteInput, truncated
 
 MAX_HEADER = 100_000_000  # the format's own bound
@@ -96,7 +97,7 @@ def read_header(stream: Readable, *, label: str = "the input", size: int | None 
     length = int.from_bytes(prefix, "little")
     if length > MAX_HEADER:
         raise PeError(
-            f"{label} declares a safetensors header of {readable_size(length)}; the format allows {MAX_HEADER} bytes"
+            f"{label} declares a safetensors header of {memory.size(length)}; the format allows {MAX_HEADER} bytes"
         )
     if size is not None and 8 + length > size:
         raise truncated(label, 8 + length - size)
@@ -137,7 +138,7 @@ def write_header(tensors: Iterable[Entry], metadata: Mapping[str, str] | None) -
     text = json.dumps(table, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     text = text.ljust(-(-len(text) // 8) * 8)
     if len(text) > MAX_HEADER:
-        raise PeError(f"a safetensors header of {readable_size(len(text))} is more than the format allows")
+        raise PeError(f"a safetensors header of {memory.size(len(text))} is more than the format allows")
     return len(text).to_bytes(8, "little") + text
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.formats.base import readable_size
+from pe_cli.memory import size
 
 _BLOCK = 1 << 20
 
@@ -157,6 +157,4 @@ class ByteInput:
 
 def truncated(label: str, missing: int) -> PeError:
     """The input ends before its own header says."""
-    return PeError(
-        f"{label} is truncated: at least {readable_size(missing)} are missing at its end; fetch it again"
-    )
+    return PeError(f"{label} is truncated: at least {size(missing)} are missing at its end; fetch it again")

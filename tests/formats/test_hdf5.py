@@ -104,11 +104,10 @@ def test_bfloat16_as_h5py_stores_it_itself(tmp_path: Path) -> None:
 def test_long_rows_in_chunks_are_refused_beyond_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pe_cli.formats import base
 
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("x", (1 << 20, 1 << 20), "f4", chunks=(1 << 10, 1 << 10))
-    monkeypatch.setattr(base, "machine_memory", lambda: 1 << 30)
+    monkeypatch.setattr(memory, "machine_memory", lambda: 1 << 30)
     with open_source(str(tmp_path / "x.h5")) as source:
         with pytest.raises(PeError, match="4 TiB of memory"):
             source.read()
