@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+NARROWEST, WIDEST = 20, 10_000  # what COLUMNS says beyond them is no width
+
 
 def wants_colour(stream_is_terminal: bool) -> bool:
     """NO_COLOR wins, then FORCE_COLOR (0 and empty count as unset), then whether it is a terminal."""
@@ -26,7 +28,11 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream.isatty()
     colour = wants_colour(terminal)
-    width = None if terminal or "COLUMNS" in os.environ else 120
+    environment = dict(os.environ)
+    columns = environment.get("COLUMNS", "")
+    if not (columns.isdecimal() and NARROWEST <= int(columns[:6]) <= WIDEST):
+        environment.pop("COLUMNS", None)
+    width = None if terminal or "COLUMNS" in environment else 120
     return Console(
         file=stream,
         force_terminal=colour,
@@ -37,6 +43,7 @@ def console(*, stderr: bool = False) -> Console:
         highlight=False,
         emoji=False,
         soft_wrap=False,
+        _environ=environment,
     )
 
 

@@ -54,11 +54,11 @@ def _show_tensor(out: Console, tensor: TensorReport) -> None:
     if tensor.rows_read is not None:
         out.print(f"looked at its first {tensor.rows_read} rows", style="dim")
     if tensor.statistics:
-        out.print(statistics_line(tensor.statistics), style="dim", soft_wrap=True)
+        out.print(statistics_line(tensor.statistics), style="dim")
         lags = tensor.statistics.get("similarity")
         if lags:
             words = "  ".join(f"{lag}: {value:.3f}" for lag, value in lags.items())
-            out.print(f"mean cosine of rows by distance  {words}", style="dim", soft_wrap=True)
+            out.print(f"mean cosine of rows by distance  {words}", style="dim")
     out.print(key_values(_identity(tensor), {}))
     draw(out, tensor.values)
 

@@ -46,7 +46,7 @@ def show_tensor(out: Console, name: str, dtype: str, shape: tuple[int, ...], sam
     out.print()
     out.print(f"{name}  {dtype}  {list(shape)}", style="bold")
     numbers = statistics.describe(sample)
-    out.print(statistics_line(numbers), style="dim", soft_wrap=True)
+    out.print(statistics_line(numbers), style="dim")
     draw(out, sample)
 
 
