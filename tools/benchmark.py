@@ -25,12 +25,15 @@ PE = (PYTHON, "-m", "pe_cli")
 
 @dataclass(frozen=True)
 class Contender:
-    """A command to measure: words, or a line for the shell; `output` is removed before each run."""
+    """A command to measure: words, or a line for the shell; `output` is removed before each run.
+
+    With `inner` it is a Python script that prints the seconds of its own work, imports and setting up left out.
+    """
 
     name: str
     argv: Sequence[str] | str
     output: Path | None = None
-    codes: tuple[int, ...] = (0,)
+    inner: bool = False
 
 
 @dataclass
@@ -49,18 +52,26 @@ def measure(contender: Contender, folder: Path) -> tuple[float, float, float]:
     shell = isinstance(contender.argv, str)
     began = time.perf_counter()
     process = subprocess.Popen(
-        contender.argv, shell=shell, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        contender.argv,
+        shell=shell,
+        cwd=folder,
+        stdout=subprocess.PIPE if contender.inner else subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     assert process.stderr is not None
     complaint = process.stderr.read()
+    told = process.stdout.read() if process.stdout is not None else b""
     _, status, used = os.wait4(process.pid, 0)
     wall = time.perf_counter() - began
     code = os.waitstatus_to_exitcode(status)
     process.returncode = code
     process.stderr.close()
-    if code not in contender.codes:
+    if code != 0:
         sys.exit(f"{contender.name}: exit {code}: {complaint.decode(errors='replace')[-500:]}")
-    return wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    cpu = used.ru_utime + used.ru_stime
+    if contender.inner:
+        wall, cpu = map(float, told.split())
+    return wall, cpu, used.ru_maxrss / 1024
 
 
 def compare(contenders: Sequence[Contender], rounds: int, folder: Path) -> dict[str, Figures]:
@@ -110,6 +121,13 @@ def has(module: str) -> bool:
     return subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True).returncode == 0
 
 
+START = """
+import time
+began = time.perf_counter(), time.process_time()
+"""
+TELL = """
+print(time.perf_counter() - began[0], time.process_time() - began[1])
+"""
 TEXTBOOK = """
 import numpy as np
 angles = np.arange({rows})[:, None] * 10000.0 ** (-np.arange(64) / 64)
@@ -118,7 +136,6 @@ table[:, 0::2], table[:, 1::2] = np.cos(angles), np.sin(angles)
 {then}
 """
 TORCH = """
-import torch
 frequencies = 1.0 / (10000.0 ** (torch.arange(0, 128, 2).float() / 128))
 angles = torch.outer(torch.arange({rows}).float(), frequencies)
 table = torch.stack([angles.cos(), angles.sin()], dim=-1).flatten(1)
@@ -202,14 +219,19 @@ def kernel(size: float, rounds: int, folder: Path) -> None:
     """The table alone, not written."""
     rows = int(1048576 * size)
     contenders = [
-        Contender("pe, block by block", (PYTHON, "-c", BLOCKS.format(rows=rows))),
-        Contender("fill an array of that size", (PYTHON, "-c", FILL.format(rows=rows, then=""))),
-        Contender("numpy, float64 cos and sin", (PYTHON, "-c", TEXTBOOK.format(rows=rows, then=""))),
+        timed("pe, block by block", "import numpy", BLOCKS.format(rows=rows)),
+        timed("filling an array of that size", "import numpy", FILL.format(rows=rows, then="")),
+        timed("numpy, cos and sin in float64", "import numpy", TEXTBOOK.format(rows=rows, then="")),
     ]
     if has("torch"):
-        contenders.append(Contender("torch, float32", (PYTHON, "-c", TORCH.format(rows=rows))))
+        contenders.append(timed("torch in float32", "import torch", TORCH.format(rows=rows)))
     goal = "at most 3x the CPU of the filling, a tenth of numpy's"
-    show(f"{rows} x 128 float32, whole process", compare(contenders, rounds, folder), goal)
+    show(f"{rows} x 128 float32, computed and not written", compare(contenders, rounds, folder), goal)
+
+
+def timed(name: str, before: str, work: str, output: Path | None = None) -> Contender:
+    """A script of which only `work` is measured."""
+    return Contender(name, (PYTHON, "-c", f"{before}{START}{work}{TELL}"), output, inner=True)
 
 
 def generate(size: float, rounds: int, folder: Path) -> None:
@@ -223,14 +245,11 @@ def generate(size: float, rounds: int, folder: Path) -> None:
         )
         for suffix in ("npy", "safetensors", "h5")
     ]
+    piped = f"{PYTHON} -m pe_cli {' '.join(rope_words(rows))} - | cat > y"
     contenders += [
-        Contender("numpy fill + np.save", (PYTHON, "-c", FILL.format(rows=rows, then=save)), theirs),
-        Contender("numpy cos, sin + np.save", (PYTHON, "-c", TEXTBOOK.format(rows=rows, then=save)), theirs),
-        Contender(
-            "pe gen rope, through cat",
-            f"{PYTHON} -m pe_cli {' '.join(rope_words(rows))} - | cat > y",
-            folder / "y",
-        ),
+        timed("np.save of a ready array, alone", FILL.format(rows=rows, then=""), save, theirs),
+        Contender("numpy: cos, sin, np.save", (PYTHON, "-c", TEXTBOOK.format(rows=rows, then=save)), theirs),
+        Contender("pe gen rope, through cat", piped, folder / "y"),
     ]
     goal = "not above np.save, at most 0.25 of the textbook way, at most 100 MiB"
     show(f"{rows} x 128 float32 ({rows // 2048} MiB) in a file", compare(contenders, rounds, folder), goal)
