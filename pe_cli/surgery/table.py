@@ -57,22 +57,19 @@ class TableChange:
         made[total - layout.suffix :] = rows[end:]
         inner = made[layout.prefix : total - layout.suffix]
         way, notes = self.way, list(self.notes)
-        recipe = None
-        if way.method == REGENERATE or not way.chosen:
-            recipe = sinusoids.recognise(rows, layout)
-            if recipe is not None and not self.known:
-                notes.append(
-                    f"this is a sinusoidal table ({recipe.name}): --method regenerate computes it instead"
-                )
-                recipe = recipe if way.method == REGENERATE else None
-            elif recipe is not None and way.method != REGENERATE:
+        recipe = sinusoids.recognise(rows, layout)
+        if recipe is None and way.method == REGENERATE:
+            raise PeError(
+                f"{self.old.name} is no sinusoidal table that is known; use another --method than regenerate"
+            )
+        if recipe is not None and way.method != REGENERATE:
+            if self.known and not way.chosen:
                 notes.append(
                     f"a sinusoidal table ({recipe.name}) stored as weights: regenerated, not resampled"
                 )
-            elif recipe is None and way.method == REGENERATE:
-                raise PeError(
-                    f"{self.old.name} is no sinusoidal table that is known; use another --method than regenerate"
-                )
+            else:
+                notes.append(f"a sinusoidal table ({recipe.name}): --method regenerate computes it instead")
+                recipe = None
         sizes = norms(body)
         found = (
             outliers(sizes)
