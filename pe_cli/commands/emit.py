@@ -60,9 +60,9 @@ def emit(request: Request) -> None:
     if not output.quiet:
         for warning in (*table.warnings, *request.warnings):
             print(f"pe: warning: {warning}", file=sys.stderr)
-        if writes or output.json:
+        if writes:
             _say_written(request)
-        else:
+        elif not output.json:
             from pe_cli.render.summary import show_table
 
             show_table(request)
@@ -126,16 +126,28 @@ def report(request: Request) -> dict[str, Any]:
 
 
 def _say_written(request: Request) -> None:
+    from pe_cli.render.summary import spell
+
     tensors = ", ".join(
         f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in request.table.specs.values()
     )
-    facts = "".join(
-        f"; {name.replace('_', ' ')} {_short(value)}" for name, value in request.table.facts.items()
+    facts = [f"{name.replace('_', ' ')} {_cut(spell(value))}" for name, value in request.table.facts.items()]
+    where = request.output.output or "stdout"
+    print(
+        f"pe: {'; '.join([f'{tensors}, {size(request.table.nbytes)} to {where}', *facts])}", file=sys.stderr
     )
-    where = request.output.output or ("stdout" if not request.output.json else "nothing written")
-    print(f"pe: {tensors}, {size(request.table.nbytes)} to {where}{facts}", file=sys.stderr)
+    if "node_ids" in request.table.facts and _format(request.output) in ("npy", "npz"):
+        print(
+            f"pe: warning: {_format(request.output)} files carry no names: the ids of the nodes are in none of it; "
+            "write .safetensors or .h5 to keep them",
+            file=sys.stderr,
+        )
 
 
-def _short(value: Any) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+def _format(output: Output) -> str:
+    """The format that the output options name, or npy, which pipes get."""
+    return output.format or Path(output.output or "").suffix.lstrip(".").lower() or "npy"
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "…"

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from pe_cli import memory
 from pe_cli.errors import PeError
 from pe_cli.formats import hdf5
 from pe_cli.formats.probe import survives
