@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,22 @@ def test_torch_weights_become_safetensors(tmp_path: Path) -> None:
     assert new.embeddings.position_embeddings.weight.shape == (100, 32)
 
 
+def test_shards_and_their_index(tmp_path: Path) -> None:
+    """Saved in several shards and in bfloat16: one is rewritten, and all load."""
+    old = saved("bert", tmp_path / "whole").to(torch.bfloat16)
+    old.save_pretrained(tmp_path / "old", max_shard_size="40KB")
+    assert len(list((tmp_path / "old").glob("*.safetensors"))) > 1
+    target = extended(tmp_path / "old", ["--len", "100", "--method", "tile"])
+    new, told = transformers.BertModel.from_pretrained(target, output_loading_info=True, dtype=torch.bfloat16)
+    assert not told["missing_keys"]
+    assert not told["mismatched_keys"]
+    table = new.embeddings.position_embeddings.weight
+    assert (table.dtype, table.shape) == (torch.bfloat16, (100, 32))
+    assert torch.equal(table[:64], old.embeddings.position_embeddings.weight)
+    sizes = json.loads((target / "model.safetensors.index.json").read_text())["metadata"]
+    assert sizes["total_size"] == sum(value.numel() * 2 for value in new.state_dict().values())
+
+
 class TestMiniLM:
     """The real all-MiniLM-L6-v2."""
 
@@ -298,6 +315,12 @@ class TestMiniLM:
             assert new(input_ids=torch.arange(1000, 2000)[None]).last_hidden_state.isfinite().all()
             one, two = (model(**short).last_hidden_state.mean(dim=1) for model in (old, new))
         assert torch.cosine_similarity(one, two) > 0.99999
+
+    def test_outlier_rows_are_flagged(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        assert cli.run(["extend", str(folder), "--len", "1024", "--dry-run", "--json", "-q"]) == 0
+        (table,) = json.loads(capfd.readouterr().out)["tables"]
+        assert [flagged["row"] for flagged in table["outliers"]] == [0, 510, 511]
+        assert table["norm"]["old"]["max"] == pytest.approx(2.362, abs=0.001)
 
     def test_every_other_tensor_keeps_its_bytes(self, folder: Path, tmp_path: Path) -> None:
         from safetensors import safe_open
