@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from pe_cli.signature import Tensors
 
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS = 512
+SMALL_RANGE = frozenset({"float16", "float8_e4m3fn", "float8_e5m2"})
 
 
 class Block:
@@ -35,6 +37,17 @@ class Table(ABC):
     specs: dict[str, TensorSpec]
     facts: dict[str, Any]
     warnings: tuple[str, ...]
+    _not_finite: Counter[str]
+
+    def _count(self, name: str, stored: NDArray[Any]) -> None:
+        if stored.dtype.kind in "fcV" and stored.size:
+            self._not_finite[name] += stored.size - int(np.count_nonzero(np.isfinite(stored)))
+
+    def _warn(self, name: str) -> None:
+        count, spec = self._not_finite.pop(name, 0), self.specs[name]
+        if count:
+            narrow = f": too large for {spec.dtype}?" if spec.dtype in SMALL_RANGE else ""
+            self.warnings += (f"{count} of the values of {name} are NaN or infinite{narrow}",)
 
     @property
     def nbytes(self) -> int:
@@ -65,6 +78,7 @@ class WholeTable(Table):
         names = renamed(tensors, key)
         self._tensors = {names[name]: array for name, array in tensors.items()}
         self.facts, self.warnings = tensors.facts, tensors.warnings
+        self._not_finite = Counter()
         self.specs = {
             name: TensorSpec(name, stored_dtype(array.dtype, dtype), array.shape)
             for name, array in self._tensors.items()
@@ -81,7 +95,10 @@ class WholeTable(Table):
             )
             for start in range(0, len(array), step) if array.ndim else (0,):
                 rows = array[start : start + step] if array.ndim else array
-                yield Block(name, start, np.ascontiguousarray(round_to(rows, target)).reshape(rows.shape))
+                stored = np.ascontiguousarray(round_to(rows, target)).reshape(rows.shape)
+                self._count(name, stored)
+                yield Block(name, start, stored)
+            self._warn(name)
 
     def sample(self, rows: int) -> dict[str, NDArray[Any]]:
         return self._tensors
@@ -115,6 +132,7 @@ class RowTable(Table):
         self._begin, self._end = total * index // count, total * (index + 1) // count
         empty = self._call(0, 0)
         self.facts, self.warnings = empty.facts, empty.warnings
+        self._not_finite = Counter()
         rowwise = {name: array for name, array in empty.items() if array.ndim and not len(array)}
         self._names = renamed(empty, self.key)
         self.constants = {self._names[n]: array for n, array in empty.items() if n not in rowwise}
@@ -136,7 +154,13 @@ class RowTable(Table):
         for start in range(self._begin, self._end, step):
             for name, rows in self._rows(start, min(start + step, self._end)).items():
                 if name in wanted:
+                    if (
+                        self.specs[name].dtype in SMALL_RANGE
+                    ):  # in others it would take as long as the table itself
+                        self._count(name, rows)
                     yield Block(name, start - self._begin, rows)
+        for name in wanted:
+            self._warn(name)
 
     def sample(self, rows: int) -> dict[str, NDArray[Any]]:
         count = self._end - self._begin

@@ -14,6 +14,7 @@ from pe_cli.encodings.sinusoidal import sinusoidal
 from pe_cli.errors import PeError, no_such
 from pe_cli.signature import Choice, Positions
 
+LARGEST_STD = 1e30  # above it not even float32 would hold the values
 DEFAULT_STD = 0.02
 DEFAULT_CUT = 2.0
 
@@ -82,7 +83,7 @@ def learned(
     if init not in DRAWS:
         raise no_such("init", init, (*DRAWS, *FIXED))
     width = DEFAULT_STD if std is None else std
-    if not (width >= 0 and math.isfinite(width)):
+    if not 0 <= width <= LARGEST_STD:
         raise PeError(f"std {width:g} is not a standard deviation")
     end = DEFAULT_CUT if cut is None else cut
     if not end > 0:

@@ -94,7 +94,7 @@ def _open_named(path: str | Path, force: bool) -> Iterator[Output]:
     elif status is not None and not force:
         raise already_there(label)
     else:
-        yield from _whole(label, target, status)
+        yield from _whole(label, target, status, force)
 
 
 def already_there(label: str) -> PeError:
@@ -128,7 +128,7 @@ def _straight(label: str) -> Iterator[Output]:
         os.close(fd)
 
 
-def _whole(label: str, target: str, replaced: os.stat_result | None) -> Iterator[Output]:
+def _whole(label: str, target: str, replaced: os.stat_result | None, force: bool) -> Iterator[Output]:
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f".pe-{secrets.token_hex(8)}.tmp")
     try:
@@ -136,8 +136,13 @@ def _whole(label: str, target: str, replaced: os.stat_result | None) -> Iterator
             yield Output(fd, label, True)
             try:
                 if replaced is None:
-                    _appear(fd, temporary, target, named)
-                else:
+                    try:
+                        _appear(fd, temporary, target, named)
+                    except FileExistsError:
+                        if not force:
+                            raise
+                        replaced = os.stat(target)  # another writer was faster
+                if replaced is not None:
                     _replace(fd, temporary, target, named, replaced)
             except FileExistsError as error:
                 raise already_there(label) from error
