@@ -370,4 +370,5 @@ def _tell(command: str, target: Target, reports: Any, buffers: Any, notes: list[
     if not target.quiet:
         from pe_cli.render.extend import show
 
-        show(reports, changed, notes, files, where=target.output or "stdout" if target.writes else None)
+        where = (target.output or "stdout") if target.writes else None
+        show(reports, changed, notes, files, where=where, dry_run=target.dry_run)

@@ -22,9 +22,10 @@ def show(
     files: Sequence[FileChange] | None,
     *,
     where: str | None,
+    dry_run: bool = False,
 ) -> None:
     """Print the reports; of many tables alike (one in each layer) the first few, and how many more."""
-    for line in lines(reports, buffers, notes, files, where=where):
+    for line in lines(reports, buffers, notes, files, where=where, dry_run=dry_run):
         print(line, file=sys.stderr)
 
 
@@ -35,6 +36,7 @@ def lines(
     files: Sequence[FileChange] | None,
     *,
     where: str | None,
+    dry_run: bool = False,
 ) -> Iterator[str]:
     """The lines that `show` prints."""
     for report in reports[:MOST_ALIKE]:
@@ -54,7 +56,11 @@ def lines(
         yield f"pe: note: {UNTRAINED}"
     for change in files or ():
         yield from change.lines()
-    yield f"written to {where}" if where else "nothing was written: give -o FILE, or send stdout into a pipe"
+    if where:
+        yield f"written to {where}"
+    else:
+        why = "--dry-run" if dry_run else "give -o FILE, or send stdout into a pipe"
+        yield f"nothing was written: {why}"
 
 
 def _table(report: TableReport) -> Iterator[str]:

@@ -193,6 +193,7 @@ def test_json_report(pe: Any, checkpoint: Path, tmp_path: Path) -> None:
 def test_a_seam_and_duplicates_are_told(pe: Any, checkpoint: Path) -> None:
     text = pe("extend", checkpoint, "--len", "100", "--method", "tile", "--dry-run").stderr.decode()
     assert "60 rows repeat an old one" in text
+    assert text.endswith("nothing was written: --dry-run\n")
     assert "between rows 39 and 40" in text
 
 
