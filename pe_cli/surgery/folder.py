@@ -163,7 +163,9 @@ def _shard(result: Result, source: Source, name: str, new: Path | None, metadata
         result.reports += containers.changed(source, ours)[1]
     else:
         result.reports += containers.rewrite(source, ours, str(new / written), metadata=metadata)
-    action = f"{len(ours.tables)} tables and {len(ours.buffers)} buffers changed, all else the same bytes"
+    counts = ((len(ours.tables), "table"), (len(ours.buffers), "buffer"))
+    what = " and ".join(f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts if count)
+    action = f"{what or 'nothing'} changed, all else the same bytes"
     result.files.append(FileChange(written, action if written == name else f"{action}; from {name}"))
 
 
