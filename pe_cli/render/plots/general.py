@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pe_cli.render import heatmap
 from pe_cli.render.plots.canvas import DIVERGING, SEQUENTIAL, YES_NO, Drawing, line_colours
-from pe_cli.render.plots.view import View, joined_rows
+from pe_cli.render.plots.view import View, joined_rows, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,7 @@ def heat_map(
     """The values of a table, first row on top; of three and more dimensions the last two of the first entry."""
 
     def draw(axes: Axes) -> None:
-        plane = heatmap.as_plane(array)
+        plane = _picked(array)
         low, high = limits or heatmap.limits(plane)
         usual = DIVERGING if low < 0 < high else SEQUENTIAL
         two_values = array.dtype.kind in "biu" and (low, high) == (0, 1)
@@ -43,13 +43,22 @@ def heat_map(
             cmap=colours or (YES_NO if two_values else usual),
             vmin=low,
             vmax=high,
-            extent=(0, plane.shape[1], rows or len(plane), 0),
+            extent=(0, array.shape[-1] if array.ndim else 1, rows or len(plane), 0),
         )
         axes.set(title=title, ylabel=labels[0], xlabel=labels[1])
         axes.figure.colorbar(image, ax=axes)
         axes.locator_params(axis="both", integer=True)
 
     return draw
+
+
+def _picked(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Evenly spaced rows and columns of the first plane, so that a large table costs no more than a small one."""
+    while array.ndim > 2:
+        array = array[0]
+    for axis, size in enumerate(array.shape):
+        array = np.take(array, spread(size), axis=axis)
+    return heatmap.as_plane(array)
 
 
 def similarity(rows: NDArray[np.float64], title: str = "likeness of rows by distance") -> Drawing:

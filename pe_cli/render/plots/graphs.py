@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from pe_cli.render.plots.canvas import BLUE, CYCLIC, DIVERGING, GREY, Drawing
 from pe_cli.render.plots.general import curves, heat_map
-from pe_cli.render.plots.view import View
+from pe_cli.render.plots.view import View, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_EDGES = 20000
+MOST_NODES = 20000
 
 
 def laplacian(view: View) -> list[Drawing]:
@@ -80,10 +81,11 @@ def distances(view: View) -> list[Drawing]:
     array = view.sampled["distance"]
 
     def counts(axes: Axes) -> None:
-        values = array[np.isfinite(array.astype(np.float64)) & (array >= 0)]
-        found, number = np.unique(np.round(values).astype(np.int64), return_counts=True)
+        rows = array[spread(len(array))].astype(np.float64)
+        found, number = np.unique(np.round(rows[np.isfinite(rows) & (rows >= 0)]), return_counts=True)
         axes.bar(found, number, color=BLUE)
-        axes.set(title="pairs by distance", xlabel="distance", ylabel="pairs of nodes")
+        some = f" of {len(rows)} nodes" if len(rows) < len(array) else ""
+        axes.set(title=f"pairs{some} by distance", xlabel="distance", ylabel="pairs of nodes")
 
     return [heat_map(array, "distance", labels=("node", "node"), square=array.ndim == 2), counts]
 
@@ -105,10 +107,11 @@ def over_graph(
         if edges is not None and edges.shape[1] <= MOST_EDGES:
             axes.add_collection(LineCollection(list(place[edges.T]), colors=GREY, linewidths=0.6, zorder=1))
         reach = np.pi if phase else float(np.abs(values).max()) or 1.0
+        shown = spread(len(place), MOST_NODES)
         dots = axes.scatter(
-            place[:, 0],
-            place[:, 1],
-            c=values,
+            place[shown, 0],
+            place[shown, 1],
+            c=values[shown],
             cmap=CYCLIC if phase else DIVERGING,
             vmin=-reach,
             vmax=reach,

@@ -36,7 +36,8 @@ class View:
         """What `pe gen` is about to write."""
         table = request.table
         sampled = {name: array for name, array in table.sample(SAMPLE_ROWS).items() if array.size}
-        runs = {name: next(iter(table.blocks((name,)))).rows[:RUN_ROWS] for name in sampled}
+        runs = {name: next(iter(table.blocks((name,)))).rows for name in sampled}
+        runs = {name: rows[:RUN_ROWS] if rows.ndim else rows for name, rows in runs.items()}
         rows = {name: spec.shape[0] for name, spec in table.specs.items() if spec.shape}
         return cls(request.encoding, sampled, runs, rows, request.parameters, table.facts, table)
 
@@ -73,6 +74,6 @@ def joined_rows(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] | Non
     return joined if np.isfinite(joined).all() else None
 
 
-def spread(size: int) -> NDArray[np.int64]:
-    """At most 1024 of the numbers 0..size-1, evenly spaced, the first and last among them."""
-    return np.unique(np.linspace(0, size - 1, min(size, SAMPLE_ROWS)).round().astype(np.int64))
+def spread(size: int, most: int = SAMPLE_ROWS) -> NDArray[np.int64]:
+    """At most `most` of the numbers 0..size-1, evenly spaced, the first and last among them."""
+    return np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(np.int64))
