@@ -147,6 +147,8 @@ TEXTS = {
     "weight-missing.tsv": "0\t1\t0.5\n1\t2\n",
     "weight-negative.tsv": "0\t1\t0.5\n1\t2\t-1\n",
     "loop.tsv": "0\t0\n",
+    "parse.txt": "(S (NP (D the) (N cat)) (VP (V sat)))\n",
+    "parse.conllu": SENTENCE.format(2, 0),
     "open.txt": "(S (NP (D the)\n",
     "closed.txt": "(S (NP the)))\n",
     "outside.txt": "(S a) b\n",
