@@ -248,11 +248,7 @@ def scaled_labels(cls: type[PreTrainedConfig], labels: list[str]) -> list[str]:
         filled = cls(rope_scaling={"rope_type": "linear", "factor": 2.0}).rope_parameters
     except Exception:
         return []
-    return [
-        label
-        for label in labels
-        if isinstance(filled.get(label), dict) and filled[label].get("factor") == 2.0
-    ]
+    return sorted(n for n in labels if isinstance(filled.get(n), dict) and filled[n].get("factor") == 2.0)
 
 
 def partial_in_code(rotary: type | None) -> float | None:
