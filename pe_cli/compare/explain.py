@@ -24,7 +24,7 @@ from pe_cli.identify.result import plain
 Array = NDArray[np.float64]
 GLANCES = (12, 256)
 LARGEST = 1 << 25
-SEARCHED = 1 << 17
+SEARCHED = 1 << 18
 GLANCED = 1 << 13
 SEARCHED_WHOLE = 1 << 22
 SOLVER = 1e-4  # of the largest entry
@@ -72,14 +72,19 @@ def explain(
         return _by_identity(
             Explanation(), _known(a, names[0], companions[0]), _known(b, names[1], companions[1])
         )
-    left, right = _shortened(_flat(a), _flat(b))
+    whole = _flat(a), _flat(b)
+    left, right = _shortened(*whole)
     precisions = stored_precision(a), stored_precision(b)
     moved = _one_move(left, right, precisions)
+    if not moved.causes and len(left) < len(whole[0]) and _same_numbers(*whole):
+        left, right = whole
+        moved = _one_move(left, right, precisions)
     known = _known(a, names[0], companions[0]), _known(b, names[1], companions[1])
     spectral = _by_identity(Explanation(), *known)
     best = min((spectral, moved) if _are_frequencies(*known) else (moved, spectral), key=_cost)
     if _cost(best) > 2:
-        best = min((best, _two_moves(left, right, precisions)), key=_cost)
+        only = REGULAR if [cause.cause for cause in best.causes] == ["permutation"] else None
+        best = min((best, _two_moves(left, right, precisions, only)), key=_cost)
     if not best.causes:
         best = _after_a_move(left, right, names) or spectral
     best.identified, best.parting = known, spectral.parting
@@ -88,6 +93,7 @@ def explain(
 
 # An order of rows or columns that follows no rule says less than two changes that do.
 COSTS = {"permutation": 2.2}
+REGULAR = {"layout", "swap-sin-cos", "sign", "transpose"}
 NOTHING = 99.0
 
 
@@ -142,20 +148,22 @@ def _one_move(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> Ex
     return best
 
 
-def _two_moves(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> Explanation:
+def _two_moves(
+    a: Array, b: Array, precisions: tuple[Precision, Precision], only: set[str] | None
+) -> Explanation:
     """The best explanation by two moves, a scale and a rounding.
 
     Looked for in the first rows, and in the whole where its numbers are the same in another order.
     """
     rows = max(64, GLANCED // max(a.shape[1], b.shape[1]))
     if max(len(a), len(b)) <= 2 * rows:
-        return _search(a, b, precisions)
-    glance = _search(a[:rows], b[:rows], precisions)
+        return _search(a, b, precisions, only)
+    glance = _search(a[:rows], b[:rows], precisions, only)
     if glance.causes:
         found = _search(a, b, precisions, only={cause.cause for cause in glance.causes})
         if found.causes:
             return found
-    return _search(a, b, precisions) if _same_numbers(a, b) else Explanation()
+    return _search(a, b, precisions, only) if only is None and _same_numbers(a, b) else Explanation()
 
 
 def _search(

@@ -27,6 +27,8 @@ class Change:
     rows: tuple[int, int] = field(default=(0, 0))  # first row of a and of b that are compared
 
 
+MOST_PAIRED = 4096  # rows that are compared each with each
+
 Move = Callable[[Array, Array], Iterator[Change]]
 
 
@@ -36,7 +38,7 @@ def transpose(a: Array, b: Array) -> Iterator[Change]:
     turned = a.shape[::-1]
     if turned == b.shape or (a.shape != b.shape and (turned[0] == b.shape[0] or turned[1] == b.shape[1])):
         yield Change("transpose", {}, np.ascontiguousarray(a.T), b)
-        if turned != b.shape:
+        if 1 not in b.shape:
             yield Change("transpose", {}, a, np.ascontiguousarray(b.T))
 
 
@@ -183,17 +185,22 @@ def permutation(a: Array, b: Array) -> Iterator[Change]:
 
 
 def _matching(a: Array, b: Array) -> NDArray[np.intp] | None:
-    """For each row of b its row of a, by the order of two random sums of each row."""
+    """For each row of b its row of a: by the order of a random sum of each row, or, where rounding has blurred
+    that, the row in the nearest direction."""
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return None
-    weights = np.random.default_rng(0).standard_normal((a.shape[1], 2))
+    weights = np.random.default_rng(0).standard_normal(a.shape[1])
     sums_a, sums_b = a @ weights, b @ weights
-    order_a, order_b = np.argsort(sums_a[:, 0], kind="stable"), np.argsort(sums_b[:, 0], kind="stable")
+    order_a, order_b = np.argsort(sums_a, kind="stable"), np.argsort(sums_b, kind="stable")
     scale = np.abs(a).sum(axis=1).max() + 1e-300
-    if np.abs(sums_a[order_a] - sums_b[order_b]).max() > 0.02 * scale:
+    if np.abs(sums_a[order_a] - sums_b[order_b]).max() > 0.003 * scale:
         return None
     order = np.empty(len(a), dtype=np.intp)
     order[order_b] = order_a
+    if np.abs(a[order] - b).max() > 0.02 * np.abs(b).max() and len(a) <= MOST_PAIRED:
+        length = np.linalg.norm(a, axis=1)
+        near = np.argmax((b @ a.T) / np.maximum(length, 1e-300), axis=1)
+        order = near if len(np.unique(near)) == len(near) else order
     return order
 
 

@@ -86,7 +86,7 @@ def solve(
         sharper = _by_distance_from_zero(found, precision, len(cos), width, sinusoid=sinusoid, rope=rope)
         if sharper is not None:
             solved = list(_attempt(cos, sin, sharper, precision, width, sinusoid=sinusoid, rope=rope))
-    yield from solved
+    yield from sorted(solved, key=lambda one: not one.match.exact)
 
 
 def _attempt(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pe_cli.identify.arrangements import arrangements, pick, repeated
 from pe_cli.identify.axes import identify_axes
 from pe_cli.identify.fixed import Reading, Solved, layout_reading, solve, solve_with, tidy, usable_pairs
-from pe_cli.identify.laws import Law
+from pe_cli.identify.laws import Law, digits_of
 from pe_cli.identify.precision import Precision, stored_precision
 from pe_cli.identify.result import Identified
 from pe_cli.identify.rotation import Rotation, constant_amplitude, even_wave, rotation
@@ -131,6 +131,8 @@ def _named(
         if not rope or rows.zero:
             return None
         return _unruled(*COLUMNS[arrangement], layout or "interleaved", cos, sin, found, precision)
+    if arrangement == "sin,cos alternating" and digits_of(candidates[0].law.base) > 2:
+        candidates.sort(key=lambda one: one.shift or 0.0)  # no named style has another shift
     solved = candidates[0]
     style = STYLES.get((arrangement, solved.shift), "paper") if solved.shift is not None else None
     shared = layout if rope and not solved.shift else None
