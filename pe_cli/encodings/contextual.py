@@ -230,6 +230,7 @@ def global_tokens(
     """
     if length < 1 or block < 1:
         raise PeError(f"--len {length}, --block {block}: both must be at least 1")
+    require_room((length,), np.int64)
     blocks = np.arange(length) // block
     if scheme == "etc":
         longt5 = "it belongs to --scheme longt5"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -23,6 +24,8 @@ Sign: TypeAlias = Literal["max-abs", "first", "random"]
 VectorNorm: TypeAlias = Literal["l2", "l1", "abs-max", "wavelength"]
 
 PADDING = {"zero": 0.0, "nan": float("nan")}
+LARGEST_Q = 1e6
+LARGEST_EXPONENT = 85.0  # of e; float32 ends at 88
 MOST_NAMES = 1 << 25  # characters of node names that a file's header takes
 NO_WAVE = 1e-8  # eigenvalues up to this have no wavelength
 
@@ -165,8 +168,8 @@ def magnetic(
         For k < 1, a graph without nodes, negative weights, a q that is not finite, or more memory than there is.
     """
     _check(graph, k)
-    if not np.isfinite(q):
-        raise PeError(f"--q {q}: give a finite number")
+    if not abs(q) <= LARGEST_Q:
+        raise PeError(f"--q {q:g}: give a number of turns, at most {LARGEST_Q:g} in size")
     arcs = graph.arcs.without_loops()
     _check_weights(graph, arcs)
     one_way = one_way_pairs(arcs)
@@ -219,6 +222,8 @@ def random_walk(
     adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
     _check_weights(graph, adjacency)
     found = walks.return_probabilities(adjacency, steps, symmetric=not graph.directed)
+    if abs(space_dim) / 2 * math.log(steps) > LARGEST_EXPONENT:
+        raise PeError(f"--space-dim {space_dim} and --steps {steps}: the factors would be beyond float32")
     if space_dim:
         found *= np.arange(1, steps + 1) ** (space_dim / 2)
     warnings: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,9 @@ from pe_cli.errors import PeError
 from pe_cli.kernels import geometric, rotations
 from pe_cli.randomness import normal_rows
 from pe_cli.signature import Choice, DTypeName, Ints, Positions, Tensors
+
+LARGEST_STD = 1e30  # above it not even float32 would hold the values
+LONGEST_ROW = 1 << 31
 
 
 def axial(
@@ -63,6 +67,9 @@ def axial(
         raise PeError(f"--dims {_spell(dims)}: tables that are summed have the same width")
     if init != "normal":
         refuse("it belongs to --init normal", std=std, seed=seed)
+    if std is not None and not 0 <= std <= LARGEST_STD:
+        raise PeError(f"--std {std:g} is not a standard deviation from 0 to {LARGEST_STD:g}")
+    require_room((sum(map(operator.mul, shape, dims)),), np.float64)
     factors = _axial_factors(tuple(shape), tuple(dims), init, 1.0 if std is None else std, seed or 0)
     size = math.prod(shape)
     if expand and positions is None:
@@ -137,6 +144,8 @@ def sparse_transformer(
     """
     if length < 1 or stride < 1:
         raise PeError(f"--len {length}, --stride {stride}: both must be at least 1")
+    if stride > LONGEST_ROW:
+        raise PeError(f"--stride {stride}: a row is at most {LONGEST_ROW} long")
     if pattern == "strided" and summary is not None:
         raise PeError(f"--summary {summary}: only --pattern fixed has it")
     if pattern == "fixed" and variant == "code":
@@ -258,6 +267,8 @@ def position_ids(
         "pairs": pairs or None,
         "seed": seed,
     }
+    if length > 0:
+        require_room((4, length), np.int64)
     return apply_scheme(scheme, length, {name: value for name, value in given.items() if value is not None})
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.dtypes import round_to
-from pe_cli.encodings.distances import canonical, checked, head_table, refuse
+from pe_cli.encodings.distances import canonical, checked, head_table, refuse, require_room
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, Choice, DTypeName, Grid, Tensors
 
@@ -58,6 +58,7 @@ def swin(
     dtype : element type of coordinates and bias (float32)
     """
     height, width = _window_sides(window, "--window")
+    require_room((height * width, height * width), np.int64)
     version = canonical(version, VERSIONS)
     if version == "1" and pretrained_window is not None:
         raise PeError(
