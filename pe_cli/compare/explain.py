@@ -142,7 +142,7 @@ def _one_move(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> Ex
         return _told([], direct, a, b)
     best = Explanation()
     for change in _next(a, b):
-        agreed = _agree(change.a, change.b, precisions, change.cause)
+        agreed = _agree(change.a, change.b, precisions, change.solved)
         if agreed is not None:
             best = min((best, _told([change], agreed, a, b)), key=_cost)
     return best
@@ -174,7 +174,7 @@ def _search(
         for second in _next(first.a, first.b, only):
             if second.cause == first.cause or (first.cause, second.cause) in NEEDLESS:
                 continue
-            agreed = _agree(second.a, second.b, precisions, second.cause)
+            agreed = _agree(second.a, second.b, precisions, second.solved)
             if agreed is not None:
                 best = min((best, _told([first, second], agreed, a, b)), key=_cost)
                 if _cost(best) <= 2:
@@ -203,13 +203,13 @@ def _next(a: Array, b: Array, only: set[str] | None = None) -> Iterator[Change]:
 
 
 def _agree(
-    a: Array, b: Array, precisions: tuple[Precision, Precision], cause: str = ""
+    a: Array, b: Array, precisions: tuple[Precision, Precision], solved: bool = False
 ) -> list[Cause] | None:
     """Equal, up to a scale and to rounding to the narrower type: the causes for that, none if equal.
 
-    Eigenvectors of two solvers agree only to what the solvers reached.
+    Eigenvectors of two solvers (`solved`) agree only to what the solvers reached.
     """
-    if cause == "eigenvector-sign" and a.shape == b.shape and a.size >= FEWEST:
+    if solved and a.shape == b.shape and a.size >= FEWEST:
         return [] if np.abs(a - b).max() <= SOLVER * np.abs(b).max() else None
     if a.shape != b.shape or a.size < FEWEST:
         return None

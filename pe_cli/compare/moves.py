@@ -25,6 +25,7 @@ class Change:
     a: Array
     b: Array
     rows: tuple[int, int] = field(default=(0, 0))  # first row of a and of b that are compared
+    solved: bool = False  # numbers of two solvers, which agree only to what the solvers reached
 
 
 MOST_PAIRED = 4096  # rows that are compared each with each
@@ -208,17 +209,19 @@ def eigenvectors(a: Array, b: Array) -> Iterator[Change]:
     """Columns of opposite sign, and columns turned within spaces of equal eigenvalue."""
     if a.shape != b.shape or a.ndim != 2 or a.shape[1] < 1 or len(a) < 2:
         return
+    scale_a, scale_b = np.linalg.norm(a, axis=0), np.linalg.norm(b, axis=0)
+    if not (scale_a.all() and scale_b.all()):
+        return
+    gram = (a / scale_a).T @ (a / scale_a)
+    orthogonal = a.shape[1] <= len(a) and float(np.abs(gram - np.eye(len(gram))).max()) < 1e-2
     direction = np.sign(np.einsum("rc,rc->c", a, b))
     flipped = np.flatnonzero(direction < 0)
     if len(flipped) and np.all(direction != 0):
-        yield Change("eigenvector-sign", {"columns": [int(c) for c in flipped]}, a * direction, b)
-    scale_a, scale_b = np.linalg.norm(a, axis=0), np.linalg.norm(b, axis=0)
-    if not (scale_a.all() and scale_b.all()) or a.shape[1] >= len(a):
+        facts: dict[str, Any] = {"columns": [int(c) for c in flipped]}
+        yield Change("eigenvector-sign", facts, a * direction, b, solved=orthogonal)
+    if not orthogonal or a.shape[1] == len(a):
         return
     turn = (a / scale_a).T @ (b / scale_b)
-    gram = (a / scale_a).T @ (a / scale_a)
-    if np.abs(gram - np.eye(len(gram))).max() > 1e-2:
-        return
     spaces = _blocks(np.abs(turn) > 1e-2)
     if any(last - first > 1 for first, last in spaces) and spaces != [(0, a.shape[1])]:
         clean = np.zeros_like(turn)
@@ -226,7 +229,7 @@ def eigenvectors(a: Array, b: Array) -> Iterator[Change]:
             clean[first:last, first:last] = turn[first:last, first:last]
         named = [[int(c) for c in range(first, last)] for first, last in spaces if last - first > 1]
         facts = {"columns": [int(c) for c in flipped], "eigenspaces": named}
-        yield Change("eigenvector-sign", facts, (a / scale_a) @ clean * scale_b, b)
+        yield Change("eigenvector-sign", facts, (a / scale_a) @ clean * scale_b, b, solved=True)
 
 
 def _blocks(joined: NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -85,9 +85,9 @@ def spectral_causes(a: Identified, b: Identified) -> Found:
         note("padding-row", {"rows_a": list(first.zero_rows), "rows_b": list(second.zero_rows)})
     if _mirrored(state, other):
         places = -places
-        state.start, state.stride = other.start, other.stride
+        state.start, state.stride = -state.start, -state.stride
         note("sign", {"of": "sines"})
-    elif not _same(state.start, other.start) or not _same(state.stride, other.stride):
+    if not _same(state.start, other.start) or not _same(state.stride, other.stride):
         shift = other.start - state.start
         facts = {"positions": tidy(shift), "start_a": tidy(state.start), "start_b": tidy(other.start)}
         if not _same(state.stride, other.stride):
@@ -119,8 +119,11 @@ def spectral_causes(a: Identified, b: Identified) -> Found:
 
 
 def _mirrored(a: State, b: State) -> bool:
-    """Every position negative in one of them: its sines have the other sign."""
-    return _same(a.start, -b.start) and _same(a.stride, -b.stride)
+    """Every position negative in one of them: its sines have the other sign. (Rows that fall from a positive
+    position to a lower one are in another order.)"""
+    falling = a.stride if a.stride < 0 else b.stride
+    start = a.start if a.stride < 0 else b.start
+    return _same(a.stride, -b.stride) and falling < 0 and start <= 0
 
 
 def _written_over(a: Reading, b: Reading) -> tuple[int, int]:
