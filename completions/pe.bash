@@ -241,6 +241,7 @@ _pe() {
             words=""; flags="--window --version --pretrained-window --class-token --no-class-token --table --mlp-hidden-weight --mlp-hidden-bias --mlp-output-weight --heads-first --no-heads-first --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen rope")
             case "$previous" in
+                --preset) COMPREPLY=($(compgen -W "llama-2 llama-2-7b-32k codellama-7b llama-3 llama-3.1 llama-3.2-1b llama-3.2-3b llama-3.3 llama-4-scout llama-4-maverick mistral-7b-v0.1 mistral-7b-v0.3 mixtral-8x7b mixtral-8x22b ministral-3-3b qwen2-7b qwen2.5-7b qwen2.5-7b-yarn qwen2.5-7b-1m qwen2.5-math-7b qwen3 qwen3-yarn qwen3-4b-2507 qwen3-30b-a3b-2507 qwen2.5-vl qwen3-vl-30b-a3b qwen3-next-80b qwen3.5-35b-a3b gemma-2b gemma-2-9b gemma-2-27b gemma-3-1b gemma-3-4b gemma-3-27b gemma-4 phi-1.5 phi-2 phi-3-mini-4k phi-3.5-mini phi-4-mini phi-4 deepseek-v2-lite deepseek-v3 kimi-k2 gpt-oss gpt-j-6b gpt-neox-20b pythia-1.4b pythia-2.8b stablelm-3b-4e1t stablelm-2-1.6b glm-4-9b-chat glm-4-9b-chat-1m command-r-v01 command-r-08-2024 command-r-plus smollm2-135m smollm2-1.7b smollm3-3b yi-6b olmo-2-7b falcon-7b falcon3-7b internlm2.5-7b minicpm-2b-128k starcoder2-15b minimax-m2 modernbert-base" -- "$current")); return ;;
                 --dim) return ;;
                 --base) return ;;
                 --layout) COMPREPLY=($(compgen -W "interleaved half adjacent split cos-sin sin-cos sin-cos-adjacent complex inv-freq ggml-factors mlx-freqs neox hf gptj onnx vllm trt-pairs trt-sinusoidal timm meta ggml mlx" -- "$current")); return ;;
@@ -276,7 +277,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--dim --base --layout --scaling --factor --original-len --seq-len --beta-fast --beta-slow --truncate --no-truncate --mscale --mscale-all-dim --attention-factor --low-freq-factor --high-freq-factor --short-factor --long-factor --policy --mixed-b --partial --sections --interleave-sections --no-interleave-sections --axes --axis-style --ref-grid --grid --compute --dtype --len --positions --shard --prefix-rows --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--preset --dim --base --layout --scaling --factor --original-len --seq-len --beta-fast --beta-slow --truncate --no-truncate --mscale --mscale-all-dim --attention-factor --low-freq-factor --high-freq-factor --short-factor --long-factor --policy --mixed-b --partial --sections --interleave-sections --no-interleave-sections --axes --axis-style --ref-grid --grid --compute --dtype --len --positions --shard --prefix-rows --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen xpos")
             case "$previous" in
                 --dim) return ;;
@@ -432,7 +433,7 @@ _pe() {
                 --sign) COMPREPLY=($(compgen -W "max-abs first random" -- "$current")); return ;;
                 --vec-norm) COMPREPLY=($(compgen -W "l2 l1 abs-max wavelength" -- "$current")); return ;;
                 --pad) COMPREPLY=($(compgen -W "zero nan error" -- "$current")); return ;;
-                --solver) COMPREPLY=($(compgen -W "auto dense lanczos shift-invert" -- "$current")); return ;;
+                --solver) COMPREPLY=($(compgen -W "auto dense lanczos shift-invert cg" -- "$current")); return ;;
                 --seed) return ;;
                 --weights) return ;;
                 --num-nodes) return ;;
@@ -487,7 +488,7 @@ _pe() {
                 --multiplet) COMPREPLY=($(compgen -W "warn extend error" -- "$current")); return ;;
                 --pad) COMPREPLY=($(compgen -W "zero nan error" -- "$current")); return ;;
                 --parts) COMPREPLY=($(compgen -W "complex split" -- "$current")); return ;;
-                --solver) COMPREPLY=($(compgen -W "auto dense lanczos shift-invert" -- "$current")); return ;;
+                --solver) COMPREPLY=($(compgen -W "auto dense lanczos shift-invert cg" -- "$current")); return ;;
                 --weights) return ;;
                 --num-nodes) return ;;
                 --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
@@ -608,8 +609,9 @@ _pe() {
                 --config) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--len --grid --from-grid --window --from-window --method --anchor --antialias --no-antialias --keep --alpha --prefix-rows --suffix-rows --offset --outliers --seed --preset --tensor --config --dry-run -o --output --format --force --json -q --quiet --help"; files=1 ;;
+            words=""; flags="--len --grid --from-grid --window --from-window --method --anchor --antialias --no-antialias --keep --alpha --prefix-rows --suffix-rows --offset --outliers --seed --preset --tensor --config --dry-run -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "diff")
             case "$previous" in
                 --atol) return ;;

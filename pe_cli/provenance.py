@@ -23,7 +23,7 @@ def metadata(
         "version": __version__,
         "command": command,
         "encoding": encoding,
-        "parameters": {name: jsonable(value) for name, value in parameters.items()},
+        "parameters": {name: jsonable(value) for name, value in parameters.items() if value is not None},
     }
     if facts:
         record["facts"] = jsonable(dict(facts))

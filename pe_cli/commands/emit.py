@@ -113,7 +113,7 @@ def report(request: Request) -> dict[str, Any]:
         "schema": SCHEMA,
         "encoding": request.encoding,
         "command": request.command,
-        "parameters": provenance.jsonable(request.parameters),
+        "parameters": provenance.jsonable({n: v for n, v in request.parameters.items() if v is not None}),
         "origins": dict(request.origins),
         "facts": provenance.jsonable(table.facts),
         "warnings": [*table.warnings, *request.warnings],

@@ -7,6 +7,8 @@ import re
 import shlex
 import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import PurePath
 from typing import Any
 
@@ -23,14 +25,27 @@ from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
 
 # Widths of a row: lists of their length are made before anything is written.
 LONGEST = {"dim": 1 << 22, "num_bands": 1 << 20, "heads": 1 << 20, "width": 1 << 20, "num_buckets": 1 << 24}
+FILLERS = {"rope": "presets"}  # modules of this package that fill in arguments from elsewhere
 READERS = {Source.GRAPH: "read_graph", Source.FOREST: "read_forest"}
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Arguments that do not come one by one from the command line, and the words there that gave them."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
 
 def gen_function(name: str) -> Callable[..., None]:
     """The Typer callback of `pe gen NAME`: its options are those of the function and those that all share."""
     encoding = Encoding(name)
+    fill = import_module(f"pe_cli.commands.{FILLERS[name]}") if name in FILLERS else None
+    own = fill.declarations(encoding.own) if fill else map(derive.typer_parameter, encoding.own.values())
     declared = [
-        *(derive.typer_parameter(p) for p in encoding.own.values()),
+        *own,
         *(options.declarations(encoding.rows) if encoding.rows else ()),
         *(derive.typer_parameter(p) for p in encoding.reader.values()),
         *(p for p in options.declarations(options.Naming) if p.name not in encoding.parameters),
@@ -38,7 +53,7 @@ def gen_function(name: str) -> Callable[..., None]:
     ]
 
     def run(**values: Any) -> None:
-        generate(encoding, values)
+        generate(encoding, values, fill.fill(encoding.own, values) if fill else Filled())
 
     required = [p for p in declared if p.default is inspect.Parameter.empty]
     ordered = [*required, *(p for p in declared if p.default is not inspect.Parameter.empty)]
@@ -86,13 +101,13 @@ class Encoding:
         return {}
 
 
-def generate(encoding: Encoding, values: dict[str, Any]) -> None:
+def generate(encoding: Encoding, values: dict[str, Any], filled: Filled) -> None:
     """Build the table that the command line asks for and hand it to its output."""
     output: options.Output = options.take(options.Output, values)
     rows = options.take(encoding.rows, values) if encoding.rows else None
     given = {n: values[n] for n in (*encoding.own, *encoding.reader)}
     try:
-        _generate(encoding, given, rows, output, values.get("dtype"), values["name"])
+        _generate(encoding, given, filled, rows, output, values.get("dtype"), values["name"])
     except PeError as error:
         raise in_options(error, encoding, given) from error
 
@@ -100,6 +115,7 @@ def generate(encoding: Encoding, values: dict[str, Any]) -> None:
 def _generate(
     encoding: Encoding,
     given: Mapping[str, Any],
+    filled: Filled,
     rows: Any,
     output: options.Output,
     dtype: str | None,
@@ -110,13 +126,14 @@ def _generate(
     if name is not None:
         _require_text(name)
     with shown(quiet=output.quiet):
-        arguments = _arguments(encoding, given)
+        arguments = {**_arguments(encoding, given), **filled.arguments}
         table = build(encoding, arguments, rows, dtype=dtype, name=name)
     if dtype is not None and "dtype" not in encoding.own and table.holds_integers:
         raise PeError(f"--dtype {dtype}: this table holds whole numbers, leave --dtype out")
-    words = command_words(encoding, given, rows, dtype=dtype, name=name)
+    words = [*command_words(encoding, given, rows, dtype=dtype, name=name), *filled.words]
     which = {n: value for n, value in vars(rows).items() if value} if rows is not None else {}
-    emit(Request(encoding.name, table, shlex.join(words), {**arguments, **which}, output))
+    made = {**arguments, **which}
+    emit(Request(encoding.name, table, shlex.join(words), made, output, filled.origins, filled.warnings))
 
 
 def build(
