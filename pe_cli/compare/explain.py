@@ -57,6 +57,7 @@ class Explanation:
     shared_rows: tuple[int, int, int] | None = None  # first row of a, of b, how many
 
 
+@np.errstate(all="ignore")
 def explain(
     a: NDArray[Any],
     b: NDArray[Any],
@@ -225,7 +226,7 @@ def _agree(
     scale = _scale(a, b, precisions)
     if scale is None:
         return None
-    left = float(np.nanmax(np.abs(a * scale - b)))
+    left = _apart(a * scale, b)
     causes = [Cause("amplitude", {"ratio": scale}, left)]
     return causes + (_rounding(a * scale, b, precisions) if precisions[0].name != precisions[1].name else [])
 
@@ -239,9 +240,15 @@ def _rounding(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> li
         Cause(
             "float32-angles" if first.name in ("float32", "float64") else "dtype-rounding",
             {},
-            float(np.nanmax(np.abs(a - b))),
+            _apart(a, b),
         )
     ]
+
+
+def _apart(a: Array, b: Array) -> float:
+    """The largest difference, where both are numbers."""
+    apart = np.abs(a - b)
+    return float(np.max(apart, where=np.isfinite(apart), initial=0.0))
 
 
 def _close(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> bool:
@@ -252,7 +259,7 @@ def _close(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> bool:
     size = np.maximum(np.abs(a), np.abs(b))
     with np.errstate(invalid="ignore"):
         room = 2.02 * coarse.half_ulp(np.nan_to_num(size)) + (
-            1e-13 * np.nanmax(size) if coarse.unit < 1e-15 else 0
+            1e-13 * np.max(size, where=np.isfinite(size), initial=0.0) if coarse.unit < 1e-15 else 0
         )
         apart = np.abs(a - b) > room
     return not (apart & (a != b)).any()
@@ -285,7 +292,7 @@ def _scale(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> float
 def _told(chain: list[Change], agreed: list[Cause], a: Array, b: Array) -> Explanation:
     causes = []
     for change in chain:
-        left = float(np.nanmax(np.abs(change.a - change.b))) if change.a.shape == change.b.shape else None
+        left = _apart(change.a, change.b) if change.a.shape == change.b.shape else None
         causes.append(Cause(change.cause, change.facts, left))
     explanation = Explanation([*causes, *agreed])
     offsets = [change for change in chain if change.cause in ("offset", "length")]

@@ -72,7 +72,7 @@ def spectral_causes(a: Identified, b: Identified) -> Found:
     coarse = max(first.precision, second.precision, key=lambda p: p.unit)
 
     def note(cause: str, facts: dict[str, Any]) -> None:
-        found.causes.append((cause, facts, _left(state, places, target, second)))
+        found.causes.append((cause, facts, _left(state, places, target)))
 
     if state.columns != other.columns:
         change = {"from": state.columns, "to": other.columns}
@@ -84,9 +84,14 @@ def spectral_causes(a: Identified, b: Identified) -> Found:
     if first.zero_rows != second.zero_rows:
         note("padding-row", {"rows_a": list(first.zero_rows), "rows_b": list(second.zero_rows)})
     if _mirrored(state, other):
-        places = -places
-        state.start, state.stride = -state.start, -state.stride
         note("sign", {"of": "sines"})
+        if other.stride < 0:
+            target, second = target.conj(), _negative(second)
+            other.start, other.stride = -other.start, -other.stride
+        else:
+            places, first = -places, _negative(first)
+            state.start, state.stride = -state.start, -state.stride
+        found.causes[-1] = (*found.causes[-1][:2], _left(state, places, target))
     if not _same(state.start, other.start) or not _same(state.stride, other.stride):
         shift = other.start - state.start
         facts = {"positions": tidy(shift), "start_a": tidy(state.start), "start_b": tidy(other.start)}
@@ -110,7 +115,7 @@ def spectral_causes(a: Identified, b: Identified) -> Found:
         found.causes[-1] = (
             cause,
             facts | {"amplitude_ratio": tidy(ratio)},
-            _left(state, places, target, second),
+            _left(state, places, target),
         )
     state.frequencies = other.frequencies
     _last_bits(found, first, second, target, rows, pairs, places, state)
@@ -124,6 +129,13 @@ def _mirrored(a: State, b: State) -> bool:
     falling = a.stride if a.stride < 0 else b.stride
     start = a.start if a.stride < 0 else b.start
     return _same(a.stride, -b.stride) and falling < 0 and start <= 0
+
+
+def _negative(reading: Reading) -> Reading:
+    """The same with sines of the other sign."""
+    return replace(
+        reading, z=reading.z.conj(), solved=replace(reading.solved, positions=-reading.solved.positions)
+    )
 
 
 def _written_over(a: Reading, b: Reading) -> tuple[int, int]:
@@ -161,9 +173,7 @@ def _own_magnitude(reading: Reading) -> float:
     return rope_frequencies(2 * len(reading.solved.frequencies), law.base, law.scaling, **law.parameters)[1]
 
 
-def _left(
-    state: State, places: NDArray[np.float64], target: NDArray[np.complex128], second: Reading
-) -> float:
+def _left(state: State, places: NDArray[np.float64], target: NDArray[np.complex128]) -> float:
     """The largest difference between the second table and one made with what has been taken over so far."""
     z = rotations(places, state.frequencies, amplitude=state.amplitude)
     parts = np.concatenate([np.abs(z.real - target.real), np.abs(z.imag - target.imag)])
@@ -234,7 +244,7 @@ def _last_bits(
     coarse = max(first.precision, second.precision, key=lambda p: p.unit)
     if first.precision.name != second.precision.name:
         facts = {"from": first.precision.name, "to": second.precision.name}
-        found.causes.append(("dtype-rounding", facts, _left(state, places, target, second)))
+        found.causes.append(("dtype-rounding", facts, _left(state, places, target)))
     exact = [reading.solved.match.exact for reading in (first, second)]
     if exact[0] == exact[1] and changed:
         return
@@ -243,7 +253,7 @@ def _last_bits(
         own = inexact.solved.match.max_abs
         if own > 2.2 * float(coarse.half_ulp(np.array([inexact.solved.amplitude]))[0]):
             facts = {"table": "b" if exact[0] else "a"}
-            found.causes.append(("float32-angles", facts, _left(state, places, target, second)))
+            found.causes.append(("float32-angles", facts, _left(state, places, target)))
         elif first.precision.name == second.precision.name and not changed:
             found.causes.append(("float32-angles", {"table": "b" if exact[0] else "a"}, own))
         return

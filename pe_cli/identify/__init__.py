@@ -36,6 +36,7 @@ HINTS = {
 WHOLE_NUMBERS_UP_TO = 2.0**24
 
 
+@np.errstate(all="ignore")  # what is no encoding gives logarithms of 0 and quotients of nothing
 def identify(
     array: NDArray[Any], name: str | None = None, companions: Mapping[str, NDArray[Any]] | None = None
 ) -> Identified | None:
@@ -53,6 +54,8 @@ def identify(
     if values.dtype.kind in "iu":
         return identify_integers(values)
     hint = _hint(name)
+    if values.dtype.kind == "c":
+        return identify_table(values.reshape(-1, values.shape[-1]), hint) if values.ndim > 1 else None
     other = _other_half(name, companions)
     if other is not None and other[1].shape == array.shape:
         pair = (values, _squeezed(other[1])) if other[0] == "sin" else (_squeezed(other[1]), values)
@@ -71,7 +74,7 @@ def identify(
             identify_table(values, hint)
             or identify_bias(values)
             or _whole(values)
-            or (identify_learned(values) if values.dtype.kind != "c" else None)
+            or identify_learned(values)
         )
     return _by_grid(values, hint)
 
@@ -115,7 +118,7 @@ def _as_pair(cos: NDArray[Any], sin: NDArray[Any]) -> Identified | None:
 
 def _whole(values: NDArray[Any]) -> Identified | None:
     """Indices that are kept as floating-point numbers."""
-    if values.dtype.kind == "c" or not np.isfinite(values.astype(np.float64)).all():
+    if not np.isfinite(values.astype(np.float64)).all():
         return None
     numbers = values.astype(np.float64)
     if (

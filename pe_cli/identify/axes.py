@@ -61,6 +61,8 @@ def identify_axes(
 
     With `layout`, the table is cosines beside sines of a rotary table.
     """
+    if len(table) < 4:
+        return None
     values = table.astype(np.float64)
     for arrangement in _grid_arrangements(table.shape[1]):
         if layout is not None and arrangement.name != "cos|sin":

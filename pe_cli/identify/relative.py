@@ -28,7 +28,8 @@ def identify_integers(values: NDArray[Any]) -> Identified | None:
         if window is not None:
             return window
     for distances, buckets in _by_distance(numbers):
-        for rule in (_t5, _deberta, _clipped):
+        counting = numbers.ndim == 1 and len(np.unique(buckets)) == len(buckets)
+        for rule in (_t5, _deberta) if counting else (_t5, _deberta, _clipped):
             found = rule(distances, buckets)
             if found is not None:
                 facts, encoding, ambiguous = found
@@ -231,7 +232,7 @@ def _precision(values: NDArray[Any]) -> Precision:
 def identify_slopes(vector: NDArray[Any]) -> Identified | None:
     """ALiBi's slopes (heads,)."""
     values = vector.astype(np.float64)
-    if values.size < 2 or (values <= 0).any() or values.max() > 1:
+    if values.size < 2 or not ((values > 0) & (values <= 1)).all():
         return None
     precision = _precision(vector)
     return _slopes(values, precision, {"form": "slopes"})
@@ -319,7 +320,13 @@ def identify_coordinates(values: NDArray[Any]) -> Identified | None:
     from pe_cli.encodings.windows import swin
 
     table = values.astype(np.float64)
-    if table.ndim != 3 or table.shape[2] != 2 or not (table.shape[0] % 2 and table.shape[1] % 2):
+    if (
+        table.ndim != 3
+        or table.shape[2] != 2
+        or not np.isfinite(table).all()
+        or not np.any(table)
+        or not (table.shape[0] % 2 and table.shape[1] % 2)
+    ):
         return None
     window = (table.shape[0] + 1) // 2, (table.shape[1] + 1) // 2
     precision = stored_precision(values)
