@@ -8,6 +8,7 @@ import sys
 import pytest
 
 HEAVY = ("numpy", "h5py", "scipy", "rich", "matplotlib", "safetensors", "ml_dtypes", "networkx", "torch")
+OWN = ("pe_cli.models", "pe_cli.structures")  # rooms that a plain table has no use for
 PROBE = """
 import sys
 from pe_cli.cli import run
@@ -18,9 +19,12 @@ print("HEAVY", code, *[name for name in {heavy!r} if name in sys.modules])
 
 
 def loaded(*argv: str) -> tuple[int, set[str]]:
-    """The exit code of `pe ARGV` and which heavy packages it imported."""
+    """The exit code of `pe ARGV` and which heavy packages and rooms of our own it imported."""
     done = subprocess.run(
-        [sys.executable, "-c", PROBE.format(heavy=HEAVY), *argv], capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROBE.format(heavy=HEAVY + OWN), *argv],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     _, code, *names = done.stdout.splitlines()[-1].split()
     return int(code), set(names)

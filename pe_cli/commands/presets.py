@@ -13,7 +13,13 @@ from pe_cli.commands import derive
 from pe_cli.commands.gen import Filled
 from pe_cli.encodings.rope_scaling import scaling_options
 from pe_cli.errors import PeError
-from pe_cli.models.presets import PRESETS, preset
+
+
+def _names() -> list[str]:
+    from pe_cli.models.presets import PRESETS
+
+    return list(PRESETS)
+
 
 Preset = Annotated[
     str | None,
@@ -22,7 +28,7 @@ Preset = Annotated[
         metavar="NAME",
         help="Values of a well-known model, such as llama-3.1 or gemma-3-4b:sliding_attention; "
         "an option beside it wins.",
-        autocompletion=lambda: list(PRESETS),
+        autocompletion=_names,
     ),
 ]
 
@@ -45,6 +51,10 @@ def fill(own: Mapping[str, derive.Parameter], values: dict[str, Any]) -> Filled:
         if values["dim"] is None:
             raise PeError("which width? Give --dim N, or --preset NAME for the values of a well-known model")
         return Filled()
+    from pe_cli.models.presets import (
+        preset,
+    )  # it reads every kind of configuration: a table without one need not wait
+
     named = {n for n in own if _is_named(context, n)}
     resolved = preset(name, seq_len=values["seq_len"])
     if "scaling" in named:
