@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -43,6 +42,8 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [jsonable(item) for item in value]
     if isinstance(value, np.ndarray):
+        import hashlib  # it loads a library, for the few tables that are made from arrays
+
         digest = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
         return {"shape": list(value.shape), "dtype": value.dtype.name, "sha256": digest}
     if isinstance(value, np.generic):
@@ -51,6 +52,4 @@ def jsonable(value: Any) -> Any:
         return str(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if hasattr(value, "provenance"):
-        return jsonable(value.provenance())
     return str(value)
