@@ -219,6 +219,23 @@ def test_cosines_and_sines_are_read_together() -> None:
     assert [cause.cause for cause in explanation.causes] == ["layout", "base"]
 
 
+def test_sections_that_text_hides() -> None:
+    positions = np.stack([np.arange(40)] * 3, axis=1).astype(float)
+    image = np.arange(20)
+    positions[20:] = np.stack([np.full(20, 20), 20 + image // 5, 20 + image % 5], axis=1)
+
+    def table(**options: Any) -> dict[str, NDArray[Any]]:
+        made = rope(positions, 128, layout="half", **options)
+        return {name: np.asarray(value, dtype=np.float32) for name, value in made.items()}
+
+    a = table(sections=(16, 24, 24))
+    b = table(sections=(24, 20, 20), interleave_sections=True)
+    explanation = explain(a["cos"], b["cos"], names=("cos", "cos"), companions=(a, b))
+    assert [(c.cause, c.facts["of"]) for c in explanation.causes] == [("layout", "sections")]
+    assert explanation.causes[0].facts["equal_rows"] == 21
+    assert "M-RoPE" in explanation.notes[0]
+
+
 def test_eigenvectors_up_to_sign_and_within_eigenspaces() -> None:
     rng = np.random.default_rng(0)
     vectors = np.linalg.qr(rng.standard_normal((40, 6)))[0]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.compare.moves import MOVES, Change, sign
+from pe_cli.compare.sections import other_sections
 from pe_cli.compare.spectrum import spectral_causes
 from pe_cli.identify import Identified, identify
 from pe_cli.identify.laws import roundest
@@ -89,6 +90,14 @@ def explain(
     if not best.causes:
         best = _after_a_move(left, right, names) or spectral
     best.identified, best.parting = known, spectral.parting
+    if not best.causes:
+        sections = other_sections(a, b, names, companions)
+        if sections is not None:
+            best.causes = [Cause("layout", {"of": "sections"} | sections)]
+            best.notes.append(
+                f"equal on the first {sections['equal_rows']} rows, where all axes have one position (text); "
+                "the axes have other pairs (M-RoPE sections)"
+            )
     return best
 
 
