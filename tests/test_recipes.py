@@ -18,21 +18,25 @@ PAGES = ("recipes.md", "pictures/README.md")
 
 
 class Block(NamedTuple):
-    """A fenced block: what runs it, its text, the modules it needs and the exit code it ends with."""
+    """A fenced block: what runs it, its text, the modules it needs, the exit code it ends with, what it prints."""
 
     language: str
     text: str
     needs: tuple[str, ...]
     exit: int
+    prints: tuple[str, ...] = ()
 
 
 def blocks(section: str) -> list[Block]:
-    found = []
+    found: list[Block] = []
     for comment, language, text in BLOCK.findall(section):
         options = dict(part.split(": ") for part in comment.split("; ") if part)
         needs = tuple(options.get("needs", "").split())
-        found.append(Block(language, text, needs, int(options.get("exit", 0))))
-    return [block for block in found if block.language in ("bash", "python")]
+        if language == "text":  # an excerpt of what the block before it prints
+            found[-1] = found[-1]._replace(prints=tuple(text.splitlines()))
+        elif language in ("bash", "python"):
+            found.append(Block(language, text, needs, int(options.get("exit", 0))))
+    return found
 
 
 def recipes() -> dict[str, list[Block]]:
@@ -78,6 +82,8 @@ def follow(parts: list[Block], folder: Path, environment: dict[str, str]) -> Non
         )
         assert done.returncode == block.exit, f"{block.text}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr, done.stderr
+        words = " ".join((done.stdout + done.stderr).split())
+        assert [line for line in block.prints if " ".join(line.split()) not in words] == [], done.stdout
 
 
 @pytest.mark.parametrize("name", PLAIN)
