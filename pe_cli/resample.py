@@ -163,6 +163,12 @@ def _knots(old: int, new: int, options: Options) -> Taps:
     q in [1.01, 1.5] is found by bisection so that the outermost row reaches the new edge. Where it does not
     (shrinking, or growing more than that) the knots mean nothing, and cubic is used instead, with a note.
     """
+    if old % 2 == 0 or new % 2 == 0:
+        raise PeError(
+            f"knots are for tables of offsets, of 2 w - 1 rows on an axis, not from {old} to {new}; use --method cubic"
+        )
+    if new == old:
+        return _picked(np.arange(new), old)
     half, edge = old // 2, new // 2
     low, high, q = 1.01, 1.5, 1.255
     while high - low > 1e-6:

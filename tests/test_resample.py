@@ -164,12 +164,20 @@ def test_separable_copies_and_fresh_cells() -> None:
         ("truncate", 5, 9, {}, "only shrinks"),
         ("linaer", 5, 9, {}, "did you mean 'linear'"),
         ("linear", 5, 0, {}, "at least 1"),
+        ("knots", 14, 27, {}, "2 w - 1 rows"),
+        ("knots", 13, 24, {}, "2 w - 1 rows"),
         ("tile", 3, 9, {"head": 2, "tail": 1}, "stand apart"),
     ],
 )
 def test_troubles(method: str, old: int, new: int, options: dict[str, object], words: str) -> None:
     with pytest.raises(PeError, match=words):
         axis_taps(method, old, new, Options(**options))
+
+
+def test_knots_leave_a_window_of_the_same_size() -> None:
+    taps = axis_taps("knots", 13, 13)
+    assert np.array_equal(taps.matrix(), np.eye(13))
+    assert not taps.notes
 
 
 @pytest.mark.parametrize(("old", "new"), [(13, 27), (13, 9), (27, 47), (13, 63)])
