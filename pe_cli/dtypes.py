@@ -43,6 +43,15 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
+def largest(name: str) -> float:
+    """The largest finite number of a float type."""
+    if name in NOT_IN_NUMPY:
+        import ml_dtypes
+
+        return float(ml_dtypes.finfo(name).max)
+    return float(np.finfo(name).max)
+
+
 def round_to(values: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
     """`values` in `dtype`, rounded once to the nearest, ties to even; `values` themselves if nothing changes.
 

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pe_cli.dtypes import FLOATS, numpy_dtype, round_into, round_to
+from pe_cli.dtypes import FLOATS, largest, numpy_dtype, round_into, round_to
 from pe_cli.errors import PeError
 
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -25,6 +25,11 @@ def same(got: np.ndarray, want: np.ndarray) -> None:
     got = got.astype(np.float64)
     wrong = ~((got == want) | (np.isnan(got) & np.isnan(want)))
     assert not wrong.any(), (got[wrong][:5], want[wrong][:5])
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_the_largest_number_of_a_type(name: str) -> None:
+    assert largest(name) == all_finite(name)[-1]
 
 
 @pytest.mark.parametrize("name", NARROW)

@@ -47,8 +47,9 @@ def test_light_commands_import_nothing_heavy(argv: list[str], code: int) -> None
     assert loaded(*argv) == (code, set())
 
 
-def test_a_small_table_needs_numpy_alone(tmp_path: object) -> None:
-    code, names = loaded("gen", "rope", "--len", "16", "--dim", "8", "-o", f"{tmp_path}/x.npy")
+@pytest.mark.parametrize("encoding", ["rope", "xpos", "sinusoidal"])
+def test_a_small_table_needs_numpy_alone(encoding: str, tmp_path: object) -> None:
+    code, names = loaded("gen", encoding, "--len", "16", "--dim", "8", "-o", f"{tmp_path}/x.safetensors")
     assert (code, names) == (0, {"numpy"})
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.dtypes import largest
 from pe_cli.encodings import rope_axes, rope_layouts, rope_rules
 from pe_cli.encodings.rope_forms import axial_form, shared_form
 from pe_cli.encodings.rope_rules import Policy, option
@@ -208,7 +209,7 @@ def xpos(
     distance = (where - centre) / scale_base
     _check_decay(where, distance * math.log(zeta[0]), dtype)
     sides = {side: rope_layouts.empty_tables(chosen, len(where), dim // 2, dtype) for side in "qk"}
-    for rows, z in rotation_blocks(where, geometric(base, dim)):
+    for rows, z in rotation_blocks(where, geometric(base, dim), relative=dtype == "float64"):
         decay = np.exp(distance[rows, None] * np.log(zeta))
         rope_layouts.fill(chosen, sides["q"], [(rows, z * decay)])
         rope_layouts.fill(chosen, sides["k"], [(rows, z / decay)])
@@ -218,10 +219,7 @@ def xpos(
 
 
 def _check_decay(positions: NDArray[Any], exponents: NDArray[np.float64], dtype: str) -> None:
-    from ml_dtypes import finfo
-
-    largest = math.log(float(finfo(dtype).max))
-    if len(exponents) and np.abs(exponents).max() >= largest:
+    if len(exponents) and np.abs(exponents).max() >= math.log(largest(dtype)):
         worst = positions[np.argmax(np.abs(exponents))]
         raise PeError(
             f"position {worst} decays beyond {dtype}: give --seq-len to centre it, a larger --scale-base or --dtype"

@@ -264,6 +264,14 @@ def test_xpos_scores_do_not_depend_on_the_centre() -> None:
     assert xpos(np.arange(3), 16).warnings
 
 
+def test_xpos_in_float64_is_as_exact_near_zeros_as_rope() -> None:
+    where = np.array([573204])  # nearly an odd number of quarter turns
+    centred = xpos(where, 16, seq_len=2 * where[0], layout="split", dtype="float64")
+    plain = rope(where, 16, layout="split", dtype="float64")
+    np.testing.assert_array_equal(centred["q_cos"], plain["cos"])
+    np.testing.assert_array_equal(centred["k_sin"], plain["sin"])
+
+
 def test_xpos_refuses_what_overflows() -> None:
     with pytest.raises(PeError, match="position 40000 decays beyond float32"):
         xpos(np.array([0, 40000]), 16)
