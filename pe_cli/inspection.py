@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from pe_cli.formats import TensorSpec
 from pe_cli.identify import Identified, PositionTensor, describe_checkpoint, identify
 from pe_cli.memory import require_memory
-from pe_cli.render.statistics import Statistics, describe
 from pe_cli.sources import Source
+from pe_cli.statistics import Statistics, describe
 
 SCHEMA = "pe.inspect/1"
 MANY = 16

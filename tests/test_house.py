@@ -47,6 +47,13 @@ def test_encodings_know_neither_files_nor_the_command_line(path: Path) -> None:
     assert not {name for name in imported(path) if name.startswith(upward)}
 
 
+@pytest.mark.parametrize(
+    "path", [p for p in MODULES if not {"commands", "render"} & set(p.parts)], ids=lambda p: p.name
+)
+def test_only_commands_print_and_draw(path: Path) -> None:
+    assert not {name for name in imported(path) if name.startswith("pe_cli.render")}
+
+
 @pytest.mark.parametrize("path", [p for p in MODULES if "commands" not in p.parts], ids=lambda p: p.name)
 def test_nothing_but_the_entry_point_imports_commands(path: Path) -> None:
     if path.name in ("cli.py", "completions.py", "reference.py"):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.render import heatmap, statistics
+from pe_cli import statistics
+from pe_cli.render import heatmap
 from pe_cli.render.console import can_print, console, wants_colour
 
 if TYPE_CHECKING:
