@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from pe_cli.compare.explain import explain
-from pe_cli.compare.stream import Metrics, Tolerance, compare
+from pe_cli.compare.metrics import Metrics, Tolerance
+from pe_cli.compare.stream import compare
 from pe_cli.dtypes import round_to
 from pe_cli.encodings.rotary import rope
 from pe_cli.encodings.sinusoidal import sinusoidal
@@ -66,7 +67,7 @@ def test_ulps(tmp_path: Path, dtype: str, steps: int) -> None:
     b = (a.view(f"i{a.itemsize}") + steps).view(a.dtype)
     import ml_dtypes  # noqa: F401 (numpy reads bfloat16 by its name)
 
-    from pe_cli.compare.stream import Comparison, Spare
+    from pe_cli.compare.metrics import Comparison, Spare
 
     comparison = Comparison(a.shape, dtype, dtype, Tolerance())
     found = comparison.empty()

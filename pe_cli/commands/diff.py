@@ -8,8 +8,8 @@ import typer
 
 from pe_cli import provenance
 from pe_cli.commands.options import Force, Json, Plot, Quiet
+from pe_cli.compare.metrics import Tolerance
 from pe_cli.compare.report import Report, compare_sources
-from pe_cli.compare.stream import Tolerance
 from pe_cli.errors import PeError
 from pe_cli.sources import open_source, split_spec
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.compare.explain import Cause, Explanation, explain
+from pe_cli.compare.metrics import Comparison, Metrics, Spare, Tolerance
 from pe_cli.compare.spectrum import spectral_causes
-from pe_cli.compare.stream import Comparison, Metrics, Spare, Tolerance, compare
+from pe_cli.compare.stream import compare
 from pe_cli.errors import PeError
 from pe_cli.formats import TensorSpec
 from pe_cli.identify import Identified, identify

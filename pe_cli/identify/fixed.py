@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.identify.laws import Law, digits_of, rope_laws, roundest, sinusoid_laws, variants
+from pe_cli.identify.laws import Law, digits_of, roundest, sinusoid_laws, variants
 from pe_cli.identify.precision import Precision
+from pe_cli.identify.ramps import rope_laws
 from pe_cli.identify.regenerate import Match, match_rotation, rope_frequencies
 from pe_cli.identify.rotation import Rotation, decode
 from pe_cli.kernels import geometric

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from pe_cli.dtypes import round_to
 from pe_cli.errors import PeError
 from pe_cli.identify.fixed import tidy
-from pe_cli.identify.laws import Law, digits_of, rope_laws, variants
+from pe_cli.identify.laws import Law, digits_of, variants
 from pe_cli.identify.precision import FLOAT32_STEP, Precision, stored_precision
+from pe_cli.identify.ramps import rope_laws
 from pe_cli.identify.regenerate import rope_frequencies
 from pe_cli.identify.result import Identified
 

@@ -13,8 +13,8 @@ from pe_cli.render.summary import spell
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pe_cli.compare.metrics import Metrics
     from pe_cli.compare.report import Difference, Report
-    from pe_cli.compare.stream import Metrics
 
 LEVELS = "▁▂▃▄▅▆▇█"
 ASCII_LEVELS = "._-=+*#@"
