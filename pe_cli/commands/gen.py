@@ -7,7 +7,7 @@ import re
 import shlex
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import PurePath
 from typing import Any
@@ -131,8 +131,7 @@ def _generate(
     if dtype is not None and "dtype" not in encoding.own and table.holds_integers:
         raise PeError(f"--dtype {dtype}: this table holds whole numbers, leave --dtype out")
     words = [*command_words(encoding, given, rows, dtype=dtype, name=name), *filled.words]
-    which = {n: value for n, value in vars(rows).items() if value} if rows is not None else {}
-    made = {**arguments, **which}
+    made = {**arguments, **_asked(rows)}
     emit(Request(encoding.name, table, shlex.join(words), made, output, filled.origins, filled.warnings))
 
 
@@ -148,7 +147,7 @@ def build(
     for n, most in LONGEST.items():
         if n in arguments and (arguments[n] or 0) > most:
             raise PeError(f"{n} {arguments[n]}: at most {most}, a single row would be too large")
-    chosen = {n: value for n, value in vars(rows).items() if value} if rows is not None else {}
+    chosen = _asked(rows)
     if not chosen and not encoding.needs_rows:
         return WholeTable(as_tensors(encoding.function(**arguments), encoding.name), dtype, name)
     if isinstance(rows, options.RowChoice):
@@ -168,6 +167,13 @@ def build(
         )
     pairs = chosen_pairs(encoding, rows, arguments) if rows is not None else {}
     return WholeTable(as_tensors(encoding.function(**arguments, **pairs), encoding.name), dtype, name)
+
+
+def _asked(rows: Any) -> dict[str, Any]:
+    """The row options that were given, also where they ask for nothing."""
+    if rows is None:
+        return {}
+    return {f.name: getattr(rows, f.name) for f in fields(rows) if getattr(rows, f.name) != f.default}
 
 
 def same_for_every_position(encoding: Encoding, arguments: dict[str, Any]) -> Tensors | None:
@@ -211,7 +217,7 @@ def chosen_pairs(
 
     distances = getattr(rows, "distances", None)
     if distances is not None:
-        if rows.len or rows.q_len or rows.k_len or rows.positions:
+        if _asked(rows).keys() != {"distances"}:
             raise PeError(
                 "--distances is a list instead of pairs: leave out --len, --q-len, --k-len and --positions"
             )
