@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +12,14 @@ from pe_cli import provenance
 from pe_cli.commands.options import Output
 from pe_cli.errors import PeError
 from pe_cli.formats import open_sink
-from pe_cli.formats.atomic import open_output
+from pe_cli.formats.base import default_format
 from pe_cli.memory import size
 from pe_cli.progress import step
 from pe_cli.render.progress import shown
 from pe_cli.tables import Table
 
 SCHEMA = "pe.gen/1"
+NAMELESS = ("npy", "npz")  # formats without metadata
 LARGEST_FILE = 2**63 - 2**32  # with room for a header
 
 
@@ -47,7 +45,9 @@ def emit(request: Request) -> None:
     if not writes and output.format:
         raise PeError(f"--format {output.format}: nothing is written to a terminal; give -o FILE or a pipe")
     if output.plot:
-        _require_picture(output.plot, output)
+        from pe_cli.render.plots.canvas import require_picture
+
+        require_picture(output.plot, force=output.force, beside=output.output)
     if writes:
         with shown(quiet=output.quiet):
             write(request)
@@ -66,24 +66,6 @@ def emit(request: Request) -> None:
             from pe_cli.render.summary import show_table
 
             show_table(request)
-
-
-class _NotYetError(Exception):
-    """A file could be opened; it is not to appear yet."""
-
-
-def _require_picture(path: str, output: Output) -> None:
-    """Refuse a picture that cannot be written before the table is: both appear, or neither does."""
-    from pe_cli.render.plots.canvas import MISSING, SUFFIXES
-
-    if Path(path).suffix.lower() not in SUFFIXES:
-        raise PeError(f"--plot {path}: the name must end in {', '.join(SUFFIXES)}")
-    if output.output and os.path.realpath(path) == os.path.realpath(output.output):
-        raise PeError(f"--plot {path}: this is the file of the table; give the picture another name")
-    if find_spec("matplotlib") is None:
-        raise PeError(MISSING)
-    with suppress(_NotYetError), open_output(path, force=output.force):
-        raise _NotYetError
 
 
 def write(request: Request) -> None:
@@ -128,25 +110,20 @@ def report(request: Request) -> dict[str, Any]:
 def _say_written(request: Request) -> None:
     from pe_cli.render.summary import spell
 
-    tensors = ", ".join(
-        f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in request.table.specs.values()
-    )
+    specs = list(request.table.specs.values())
+    tensors = ", ".join(f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in specs)
     facts = [f"{name.replace('_', ' ')} {_cut(spell(value))}" for name, value in request.table.facts.items()]
     where = request.output.output or "stdout"
     print(
         f"pe: {'; '.join([f'{tensors}, {size(request.table.nbytes)} to {where}', *facts])}", file=sys.stderr
     )
-    if "node_ids" in request.table.facts and _format(request.output) in ("npy", "npz"):
+    kind = default_format(request.output.output, specs, request.output.format)
+    if "node_ids" in request.table.facts and kind in NAMELESS:
         print(
-            f"pe: warning: {_format(request.output)} files carry no names: the ids of the nodes are in none of it; "
+            f"pe: warning: {kind} files carry no names: the ids of the nodes are in none of it; "
             "write .safetensors or .h5 to keep them",
             file=sys.stderr,
         )
-
-
-def _format(output: Output) -> str:
-    """The format that the output options name, or npy, which pipes get."""
-    return output.format or Path(output.output or "").suffix.lstrip(".").lower() or "npy"
 
 
 def _cut(text: str) -> str:

@@ -18,13 +18,11 @@ BLOCKS = " ░▒▓█"
 
 def as_plane(array: NDArray[Any]) -> NDArray[np.float64]:
     """Two dimensions to look at: the last two of a real array, the modulus of a complex one."""
-    values: NDArray[np.float64] = (np.abs(array) if array.dtype.kind == "c" else array).astype(np.float64)
-    if values.ndim == 0:
-        return values.reshape(1, 1)
-    if values.ndim == 1:
-        return values.reshape(1, -1)
-    first: NDArray[np.float64] = values.reshape(-1, *values.shape[-2:])[0]
-    return first
+    if not array.size:
+        return np.zeros((0, 0))
+    plane = array.reshape(1, -1) if array.ndim < 2 else array.reshape(-1, *array.shape[-2:])[0]
+    real: NDArray[np.float64] = (np.abs(plane) if plane.dtype.kind == "c" else plane).astype(np.float64)
+    return real
 
 
 def shrink(plane: NDArray[np.float64], rows: int, columns: int) -> NDArray[np.float64]:

@@ -424,3 +424,11 @@ def test_one_line_says_what_is_wrong(case: tuple[str, ...], launch, folder: Path
     assert done.kilobytes < MEGABYTES * 1024
     for part in wanted:
         assert part in done.stderr
+
+
+@pytest.mark.parametrize("name", ["none", "one", "cube", "complex", "bool", "nan", "inf", "edge_index"])
+def test_any_array_can_be_looked_at(name: str, launch, folder: Path) -> None:  # type: ignore[no-untyped-def]
+    for more in ([], ["--json"]):
+        done = launch(["inspect", f"{name}.npy", *more], folder)
+        assert (done.code, done.stderr) == (0, "")
+        assert done.stdout

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,6 +29,22 @@ DIVERGING, SEQUENTIAL, CYCLIC, YES_NO = "PuOr", "cividis", "twilight", "Greys"
 MOST_DRAWINGS = 12
 WIDE = 3
 CHARACTERS = 52  # of a title above one drawing
+
+
+class _NotYetError(Exception):
+    """A file could be opened; it is not to appear yet."""
+
+
+def require_picture(path: str, *, force: bool, beside: str | None = None) -> None:
+    """Refuse a picture that cannot be written before the file `beside` it is: both appear, or neither does."""
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise PeError(f"--plot {path}: the name must end in {', '.join(SUFFIXES)}")
+    if beside and os.path.realpath(path) == os.path.realpath(beside):
+        raise PeError(f"--plot {path}: this is the file of the table; give the picture another name")
+    if find_spec("matplotlib") is None:
+        raise PeError(MISSING)
+    with suppress(_NotYetError), open_output(path, force=force):
+        raise _NotYetError
 
 
 def write(drawings: Sequence[Drawing], path: str, *, force: bool, title: str | None = None) -> None:
