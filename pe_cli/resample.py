@@ -188,6 +188,7 @@ class Method:
     """One way to resample: its weights, and how it treats what is there.
 
     in_place   old rows stay where they are, new ones follow; outlier rows are then no sources of new rows
+    reads      what it can be told; anything else is a contradiction
     """
 
     taps: Callable[[int, int, Options], Taps]
@@ -197,21 +198,37 @@ class Method:
     shrinks: bool = True
     one_axis: bool = False
     anchor: Anchor | None = None
+    reads: tuple[str, ...] = ()
 
 
 METHODS: dict[str, Method] = {
-    "linear": Method(_linear, "linear interpolation"),
-    "cubic": Method(_cubic, "cubic convolution (Keys)"),
-    "nearest": Method(_nearest, "the nearest old row", anchor="left"),
+    "linear": Method(_linear, "linear interpolation", reads=("anchor", "antialias")),
+    "cubic": Method(_cubic, "cubic convolution (Keys)", reads=("anchor", "antialias")),
+    "nearest": Method(_nearest, "the nearest old row", anchor="left", reads=("anchor",)),
     "repeat-last": Method(_repeat_last, "old rows, then the last one again", in_place=True, shrinks=False),
     "tile": Method(_tile, "old rows, then the same again", in_place=True, shrinks=False),
-    "stretch": Method(_stretch, "first rows kept, the others stretched", one_axis=True, anchor="left"),
+    "stretch": Method(
+        _stretch,
+        "first rows kept, the others stretched",
+        one_axis=True,
+        anchor="left",
+        reads=("anchor", "keep"),
+    ),
     "hierarchical": Method(
-        _hierarchical, "two old rows mixed: coarse and fine", in_place=True, shrinks=False, one_axis=True
+        _hierarchical,
+        "two old rows mixed: coarse and fine",
+        in_place=True,
+        shrinks=False,
+        one_axis=True,
+        reads=("alpha",),
     ),
     "zeros": Method(_fresh, "old rows, then zeros", in_place=True, shrinks=False),
     "random": Method(
-        _fresh, "old rows, then normal values of their mean and spread", in_place=True, shrinks=False
+        _fresh,
+        "old rows, then normal values of their mean and spread",
+        in_place=True,
+        shrinks=False,
+        reads=("seed",),
     ),
     "truncate": Method(_truncate, "the first rows", in_place=True, grows=False),
     "crop": Method(_crop, "the middle rows", grows=False),

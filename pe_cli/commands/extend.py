@@ -109,7 +109,9 @@ def extend_command(
             autocompletion=lambda: ["keep", "ignore"],
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Seed of --method random.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="S", help="Seed of --method random (0).")
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -343,7 +345,7 @@ def command_words(spec: str, request: Request) -> list[str]:
             words.append("--antialias" if value else "--no-antialias")
         elif isinstance(value, tuple):
             words.append(f"--{option}={'x'.join(map(str, value))}")
-        elif value is not None and (field != "seed" or value):
+        elif value is not None:
             words.append(f"--{option}={value}")
     return words
 

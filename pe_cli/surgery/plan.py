@@ -110,8 +110,8 @@ class _Planner:
             rows = spec.shape[layout.sequence_axis(spec.shape)] if spec.shape else 0
             if rows == 0:
                 raise PeError(f"{spec.name} has no rows to extend")
-            prefix, why = (request.prefix or 0) + (request.offset or 0), ""
-            if request.prefix is None and request.offset is None and candidate.kind == "sequence":
+            prefix, why = request.front or 0, ""
+            if request.front is None and candidate.kind == "sequence":
                 prefix, why = offset_of(spec.name, rows, self.config)
             where = layout.sequence(spec.shape, prefix, request.suffix or 0)
             why = f"the first {prefix} rows are special: {why}" if prefix and why else ""
@@ -180,7 +180,7 @@ class _Planner:
                 spec.name,
                 old=old,
                 count=len(self.request.grid),
-                prefix=self.request.prefix if self.request.offset is None else self.request.offset,
+                prefix=self.request.front,
                 suffix=suffix,
                 d=width_of(self.config, spec.name),
             )
@@ -245,7 +245,7 @@ class _Planner:
             where,
             sizes,
             way,
-            self.request.seed,
+            self.request.seed or 0,
             known,
             tuple(note for note in notes if note),
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from pe_cli.errors import PeError, no_such
@@ -24,17 +25,23 @@ class Preset:
     antialias: bool = False
     keep: int = 20
     scale_offset: float = 0.0
-    outliers: OutlierPolicy = "ignore"
+    instead: Mapping[Kind, str] = field(default_factory=dict)  # methods for kinds that it treats otherwise
+
+    def method_for(self, kind: Kind) -> str:
+        """The method for tables of `kind`."""
+        return self.instead.get(kind, self.method)
 
 
 PRESETS = {
     "timm": Preset("timm resample_abs_pos_embed, open_clip", "cubic", antialias=True),
-    "torch": Preset("torch F.interpolate as in transformers, MAE, DeiT, DINO", "cubic"),
+    "torch": Preset(
+        "torch F.interpolate as in transformers, MAE, DeiT, DINO", "cubic", instead={"sequence": "linear"}
+    ),
     "dinov2": Preset("DINO and DINOv2 (scale of new size + 0.1)", "cubic", scale_offset=0.1),
     "jax": Preset("ViT-JAX and big_vision (scipy zoom, order 1)", "linear", anchor="ends"),
     "torchvision": Preset("torchvision interpolate_embeddings", "cubic", anchor="ends"),
     "swin": Preset("Swin's bias tables", "cubic"),
-    "beit": Preset("BEiT's geometric knots", "knots"),
+    "beit": Preset("BEiT's geometric knots", "knots", instead={"grid": "cubic", "sequence": "linear"}),
     "long-clip": Preset("Long-CLIP (77 -> 248: 20 rows kept)", "stretch", anchor="left"),
     "longformer": Preset("Longformer's copies", "tile"),
 }
@@ -66,7 +73,7 @@ class Request:
     suffix: int | None = None
     offset: int | None = None
     outliers: str | None = None
-    seed: int = 0
+    seed: int | None = None
     preset: str | None = None
     tensors: tuple[str, ...] = ()
 
@@ -80,6 +87,12 @@ class Request:
             raise PeError("--from-grid goes with --grid")
         if self.from_window and self.window is None:
             raise PeError("--from-window goes with --window")
+        if self.outliers and self.length is None:
+            raise PeError("--outliers goes with --len: only tables of tokens are searched for outlier rows")
+        if self.window is not None and self.front is not None:
+            raise PeError("--prefix-rows and --offset go with --len and --grid")
+        if self.window is not None and self.suffix is not None:
+            raise PeError("--suffix-rows goes with --len and --grid")
         for option, count in (
             ("--len", self.length),
             *(("--grid", size) for size in self.grid or ()),
@@ -104,6 +117,13 @@ class Request:
             raise no_such("preset", self.preset, PRESETS)
         if self.outliers not in (None, "keep", "ignore"):
             raise no_such("way with outliers", str(self.outliers), ("keep", "ignore"))
+
+    @property
+    def front(self) -> int | None:
+        """Rows before the first position, whatever they are; None where nothing was said."""
+        return (
+            None if self.prefix is None and self.offset is None else (self.prefix or 0) + (self.offset or 0)
+        )
 
     @property
     def kind(self) -> Kind:
@@ -145,8 +165,9 @@ def settle(request: Request, kind: Kind, axes: int, *, known: bool) -> Way:
     """The way for a table of `kind` with `axes` axes; `known` is whether its name says what it is."""
     default = DEFAULTS[kind]
     base = PRESETS[request.preset] if request.preset else default
-    name = request.method or base.method
-    chosen = request.method is not None or request.preset is not None
+    name = request.method or base.method_for(kind)
+    told = (request.method, request.preset, request.anchor, request.antialias)
+    chosen = any(value is not None for value in told)
     if kind == "relative" and request.kind != "sequence":  # moves along with a grid, in the way of ViTDet
         name, base, request = default.method, default, Request(grid=request.grid, window=request.window)
     name = {"bilinear": "linear", "bicubic": "cubic"}.get(name, name)
@@ -154,34 +175,38 @@ def settle(request: Request, kind: Kind, axes: int, *, known: bool) -> Way:
     anchor = base.anchor
     if rule is not None and rule.anchor is not None and not request.preset:
         anchor = rule.anchor
-    if kind == "sequence" and axes == 1 and request.preset == "torch" and request.method is None:
-        name = "linear"
     if rule is not None and rule.one_axis and axes > 1:
         raise PeError(
             f"{name} works along one axis, and this table has {axes}; use bicubic, bilinear or nearest"
         )
     antialias = base.antialias if request.antialias is None else request.antialias
-    if antialias and name not in ("linear", "cubic"):
-        if request.antialias:
-            raise PeError(f"--antialias belongs to linear and cubic, not to {name}")
-        antialias = False
-    for option, value, owner in (
-        ("--keep", request.keep, "stretch"),
-        ("--alpha", request.alpha, "hierarchical"),
-    ):
-        if value is not None and name != owner:
-            raise PeError(f"{option} belongs to {owner}, not to {name}")
+    _refuse_what_is_not_read(request, name, () if rule is None else rule.reads)
+    scale_offset = base.scale_offset if name == "cubic" else 0.0
+    if scale_offset and request.anchor not in (None, base.anchor):
+        raise PeError(
+            f"--preset {request.preset} fixes its own coordinates (new size + {scale_offset:g}); leave out --anchor"
+        )
     options = Options(
         anchor=ANCHORS[ANCHORS.index(request.anchor)] if request.anchor in ANCHORS else anchor,
-        antialias=antialias,
+        antialias=antialias and rule is not None and "antialias" in rule.reads,
         keep=base.keep if request.keep is None else request.keep,
         alpha=0.4 if request.alpha is None else request.alpha,
-        scale_offset=base.scale_offset if name == "cubic" else 0.0,
+        scale_offset=scale_offset,
     )
     policy: OutlierPolicy = "keep" if known and not request.preset else "ignore"
     if request.outliers in ("keep", "ignore"):
         policy = "keep" if request.outliers == "keep" else "ignore"
     return Way(name, options, policy, chosen)
+
+
+def _refuse_what_is_not_read(request: Request, name: str, reads: Sequence[str]) -> None:
+    """An option that method `name` does not read would be accepted and ignored."""
+    for option in ("anchor", "antialias", "keep", "alpha", "seed"):
+        value = getattr(request, option)
+        if value is not None and value is not False and option not in reads:
+            owners = [method for method, rule in METHODS.items() if option in rule.reads]
+            listed = " and ".join(filter(None, (", ".join(owners[:-1]), owners[-1])))
+            raise PeError(f"--{option} belongs to {listed}, not to {name}")
 
 
 def advice(kind: Kind, method: str, old: int, new: int) -> str | None:

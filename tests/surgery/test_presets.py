@@ -1,0 +1,41 @@
+"""What a request comes to: settings of presets by kind of table, and contradictions."""
+
+from __future__ import annotations
+
+import pytest
+
+from pe_cli.errors import PeError
+from pe_cli.surgery.find import Kind
+from pe_cli.surgery.presets import Request, settle
+
+
+@pytest.mark.parametrize(
+    ("preset", "kind", "words"),
+    [
+        ("torch", "grid", "cubic (half, a = -0.75)"),
+        ("torch", "sequence", "linear (half)"),
+        ("beit", "window", "knots"),
+        ("beit", "grid", "cubic (half, a = -0.75)"),
+        ("timm", "grid", "cubic (half, antialias, a = -0.5)"),
+        ("dinov2", "grid", "cubic (half, a = -0.75, scale offset 0.1)"),
+    ],
+)
+def test_presets_by_kind(preset: str, kind: Kind, words: str) -> None:
+    request = Request(length=9, preset=preset) if kind == "sequence" else Request(grid=(9, 9), preset=preset)
+    assert settle(request, kind, 1, known=True).words == words
+
+
+def test_coordinates_of_a_preset_are_not_moved() -> None:
+    with pytest.raises(PeError, match="leave out --anchor"):
+        settle(Request(grid=(9, 9), preset="dinov2", anchor="ends"), "grid", 2, known=True)
+
+
+def test_rows_in_front_are_offset_and_prefix_together() -> None:
+    assert Request(grid=(9, 9)).front is None
+    assert Request(grid=(9, 9), prefix=1).front == 1
+    assert Request(grid=(9, 9), prefix=1, offset=2).front == 3
+
+
+def test_who_names_an_anchor_wants_interpolation() -> None:
+    assert not settle(Request(length=9), "sequence", 1, known=True).chosen
+    assert settle(Request(length=9, anchor="left"), "sequence", 1, known=True).chosen
