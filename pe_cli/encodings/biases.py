@@ -65,7 +65,7 @@ def alibi(
 
     Parameters
     ----------
-    queries : positions of the queries (q,)
+    queries : positions of the queries (q,), of which only form matrix can have others than keys
     keys : positions of the keys (k,)
     distances : key minus query, any shape, instead of queries and keys
     heads : number of attention heads, any number
@@ -88,7 +88,9 @@ def alibi(
             dtype,
         )
     if keys is None:
-        raise PeError(f"--form {form} goes by the keys' positions: give --len or --k-len, not --distances")
+        raise PeError(f"--form {form} goes by the keys' positions: give --len, not --distances")
+    if queries is not None and not np.array_equal(queries, keys):
+        raise PeError(f"--form {form} is the same for every query: give --len, no --q-len or --positions")
     shifted = keys - keys.max() if form == "mpt" else keys
     return round_to(slopes[:, None] * shifted, dtype)
 

@@ -130,6 +130,8 @@ def test_one_query_is_its_row(function) -> None:
         lambda: alibi(heads=2),
         lambda: alibi(distances=PAIRS, heads=2, form="key"),
         lambda: alibi(TOKENS, TOKENS, heads=2, form="key", bidirectional=False),
+        lambda: alibi(TOKENS[-1:], TOKENS, heads=2, form="key"),
+        lambda: alibi(TOKENS + 1, TOKENS, heads=2, form="mpt"),
         lambda: kerple(PAIRS, heads=2, bias_p=np.ones(2)),
         lambda: kerple(PAIRS, heads=2, bias_p=np.ones(3), bias_a=np.ones(3)),
         lambda: kerple(PAIRS, heads=0),
