@@ -88,11 +88,15 @@ class Tensors(dict[str, NDArray[Any]]):
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def default_positions(rule: Callable[..., NDArray[Any]]) -> Callable[[F], F]:
-    """Say which positions `--len N` means where they are not 0..N-1: `rule(length, **parameters)`."""
+def default_positions(rule: Callable[..., NDArray[Any]], *, only: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """Say which positions `--len N` means where they are not 0..N-1: `rule(length, **parameters)`.
+
+    `only` names parameters that the rule alone looks at: they say nothing beside `--positions`.
+    """
 
     def mark(function: F) -> F:
         function.default_positions = rule  # type: ignore[attr-defined]
+        function.only_by_default = only  # type: ignore[attr-defined]
         return function
 
     return mark

@@ -127,6 +127,7 @@ def _generate(
         _require_text(name)
     with shown(quiet=output.quiet):
         arguments = {**_arguments(encoding, given), **filled.arguments}
+        _require_use(encoding, arguments, rows)
         table = build(encoding, arguments, rows, dtype=dtype, name=name)
     if dtype is not None and "dtype" not in encoding.own and table.holds_integers:
         raise PeError(f"--dtype {dtype}: this table holds whole numbers, leave --dtype out")
@@ -307,6 +308,16 @@ def _arguments(encoding: Encoding, given: Mapping[str, Any]) -> dict[str, Any]:
             read = {r: derive.argument(p, given[r], load_array) for r, p in encoding.reader.items()}
             arguments[n] = getattr(structures, reader)(arguments[n], **read)
     return arguments
+
+
+def _require_use(encoding: Encoding, arguments: Mapping[str, Any], rows: Any) -> None:
+    """Refuse options that only say which rows --len means where --positions says it."""
+    if getattr(rows, "positions", None) is None:
+        return
+    for n in getattr(encoding.function, "only_by_default", ()):
+        p = encoding.parameters[n]
+        if arguments[n] != p.default:
+            raise PeError(f"{' '.join(derive.spelled(p, arguments[n]))} is about --len: --positions says all")
 
 
 def _require_text(name: str) -> None:

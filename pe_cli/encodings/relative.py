@@ -100,7 +100,7 @@ ROW_STYLES = Choice(
 )
 
 
-@default_positions(_descending_distances)
+@default_positions(_descending_distances, only=("bidirectional",))
 def transformer_xl(
     positions: Positions,
     *,
@@ -127,7 +127,7 @@ def transformer_xl(
     dim : width of a row (the model's d_model), even
     style : paper-cat: sines, then cosines (Transformer-XL); paper: sin, cos in turn (Conformer, ESPnet);
         xlnet: as paper-cat, with one more distance in front
-    bidirectional : distances to both sides (Conformer, XLNet 'bi'), or only to the left
+    bidirectional : with --len: distances to both sides (Conformer, XLNet 'bi'), or only to the left
     clamp_len : distances beyond it are held at it, as clamp_len of the models
     base : base of the wavelengths
     dtype : element type

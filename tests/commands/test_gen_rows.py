@@ -22,6 +22,13 @@ def test_no_rows_are_refused_where_none_are_needed(words: list[str], pe: Any) ->
     assert b"--len" in pe("gen", *words, "--len", "0", "--json", code=2).stderr
 
 
+def test_what_only_length_looks_at_is_refused_beside_positions(pe: Any) -> None:
+    words = ["gen", "transformer-xl", "--dim", "4", "--bidirectional", "--json"]
+    done = pe(*words, "--positions", "2,1", code=2)
+    assert done.stderr == b"pe: --bidirectional is about --len: --positions says all\n"
+    assert b'"shape":[3,4]' in pe(*words, "--len", "2").stdout
+
+
 @pytest.mark.parametrize(
     ("words", "warns"),
     [(["--format", "npz"], True), (["-o", "x.npz"], True), (["-o", "x.h5"], False), ([], False)],
