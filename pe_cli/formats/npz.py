@@ -42,6 +42,16 @@ _DAMAGED = (
 )
 
 
+def refuse_bomb(info: zipfile.ZipInfo, label: str) -> None:
+    """Refuse a member that would expand enormously, before it does."""
+    if info.file_size > _RATIO_FROM and info.file_size > _MAX_RATIO * info.compress_size:
+        name = info.filename.removesuffix(".npy")
+        raise PeError(
+            f"{label}: {name!r} would expand from {size(info.compress_size)} to "
+            f"{size(info.file_size)}, more than {_MAX_RATIO} times; unpack it yourself if you trust it"
+        )
+
+
 class _Forward(io.RawIOBase):
     """A file for zipfile that only goes forward, so that a pipe and a file get the same bytes."""
 
@@ -196,11 +206,7 @@ class NpzReader:
 
     def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
         info = self._members[name]
-        if info.file_size > _RATIO_FROM and info.file_size > _MAX_RATIO * info.compress_size:
-            raise PeError(
-                f"{self._stream.label}: {name!r} would expand from {size(info.compress_size)} to "
-                f"{size(info.file_size)}, more than {_MAX_RATIO} times; unpack it yourself if you trust it"
-            )
+        refuse_bomb(info, self._stream.label)
         with self._open(info) as file:
             member = _Member(file, f"{self._stream.label}:{shown(name)}")
             found = npy.read_header(member, member.label)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
+from pe_cli.formats.npz import refuse_bomb
 from pe_cli.memory import require_memory
 from pe_cli.structures.opening import Opened, blocks, decoded, whole_bytes
 from pe_cli.structures.raw import RawGraph
@@ -85,6 +86,7 @@ def read_npz(file: Opened, weights: str) -> RawGraph:
 
             def member(name: str) -> NDArray[Any]:
                 info = known[name]
+                refuse_bomb(info, file.label)
                 require_memory(info.file_size, f"{file.label}:{name}", "take a smaller file")
                 with archive.open(info) as stream:
                     return _npy(stream, f"{file.label}:{name}", info.file_size)
