@@ -206,8 +206,8 @@ def test_nothing_asked_for_nothing_given() -> None:
         ([[1, 2]], [1.0], r"shape (1, 2)"),
         ([1j], [1.0], "complex128"),
         ([10**20], [1.0], "object"),
-        ([1], [np.inf], "frequency Infinity"),
-        ([1], [1e20], "frequency 1"),
+        ([1], [np.inf], "frequency of Infinity"),
+        ([1], [1e20], "frequency of 1"),
     ],
 )
 def test_what_cannot_be_computed_is_said(positions: Any, inv_freq: Any, message: str) -> None:
