@@ -15,6 +15,7 @@ from pe_cli.encodings.operators import Vectors
 from pe_cli.encodings.spectra import Found, Multiplet, Spectra
 from pe_cli.errors import PeError
 from pe_cli.memory import require_memory
+from pe_cli.randomness import uniform_rows
 from pe_cli.signature import Tensors
 from pe_cli.structures import Graph
 from pe_cli.structures.graph import Rows
@@ -43,7 +44,7 @@ def laplacian(
     vec_norm: VectorNorm = "l2",
     pad: Pad = "zero",
     solver: Solver = "auto",
-    seed: int = 0,
+    seed: int | None = None,
 ) -> Tensors:
     """The k smallest eigenvectors of the graph Laplacian, one row a node (LapPE).
 
@@ -76,7 +77,7 @@ def laplacian(
     pad : what fills the columns that a graph of too few nodes does not have.
     solver : dense up to 2,000 nodes; beyond, needs scipy: shift-invert for paths, trees and meshes, lanczos for graphs
         that branch out, cg (conjugate gradients) for those with hubs.
-    seed : for random signs.
+    seed : key of the random signs (0).
 
     Raises
     ------
@@ -84,6 +85,9 @@ def laplacian(
         For k < 1, a graph without nodes, negative weights, or more memory than there is.
     """
     _check(graph, k)
+    if seed is not None and sign != "random":
+        raise PeError(f"--seed {seed}: only --sign random draws")
+    _check_isolated(isolated, norm)
     adjacency = graph.symmetric.without_loops()
     _check_weights(graph, adjacency)
     matrix = laplacian_matrix(adjacency, norm == "none", isolated)
@@ -93,14 +97,14 @@ def laplacian(
         if half_degree is not None:
             vectors = vectors / half_degree[nodes, None]
             vectors = vectors / np.linalg.norm(vectors, axis=0)
-        return _signed(_scaled(vectors, values, vec_norm), sign, seed)
+        return _signed(_scaled(vectors, values, vec_norm), sign, seed or 0)
 
     solved = Spectra(matrix, k + 1, solver)
     trivial = solved.with_null_vector()
     tensors: dict[str, NDArray[Any]]
     if components == "each":
         kept = trivial if drop == "none" else trivial[:0]
-        found = spectra.of_each(solved, k, kept, multiplet, finish)
+        found = spectra.of_each(solved, k, kept, multiplet, finish, PADDING.get(pad))
         tensors = {"eigenvectors": found.vectors, "eigenvalues": found.values, "component": solved.labels}
         facts: dict[str, Any] = {}
     else:
@@ -170,6 +174,7 @@ def magnetic(
     _check(graph, k)
     if not abs(q) <= LARGEST_Q:
         raise PeError(f"--q {q:g}: give a number of turns, at most {LARGEST_Q:g} in size")
+    _check_isolated(isolated, norm)
     arcs = graph.arcs.without_loops()
     _check_weights(graph, arcs)
     one_way = one_way_pairs(arcs)
@@ -276,10 +281,10 @@ def shortest_path(
             )
         table: NDArray[Any] = walks.lengths(graph.shortest_edges())
         none = ~np.isfinite(table) if limit is None else table > limit
-        table[none] = unreachable
     else:
-        table = walks.hops(graph.adjacency, limit, kind, unreachable)
-        none = table == unreachable
+        table = walks.hops(graph.adjacency, limit, kind)
+        none = table < 0
+    table[none] = unreachable
     facts: dict[str, Any] = {"pairs_without_path": int(np.count_nonzero(none))}
     if not none.all():
         facts["largest"] = table[~none].max().item()
@@ -293,6 +298,11 @@ def _check(graph: Graph, number: int, option: str = "-k") -> None:
         raise PeError(f"{option} {number}: give at least 1")
     held = 16 * graph.num_nodes * number
     require_memory(held, f"{option} {number} for {graph.num_nodes:,} nodes", f"use a smaller {option}")
+
+
+def _check_isolated(isolated: Isolated, norm: str) -> None:
+    if isolated != "zero" and norm == "none":
+        raise PeError(f"--isolated {isolated}: without normalisation (--norm none) its eigenvalue is 0")
 
 
 def _check_weights(graph: Graph, matrix: Rows) -> None:
@@ -328,7 +338,7 @@ def _signed(vectors: Vectors, sign: Sign, seed: int) -> Vectors:
     decisive = np.argmax(size >= share * size.max(axis=0), axis=0)
     signs = np.sign(vectors[decisive, np.arange(vectors.shape[1])])
     if sign == "random":
-        signs *= np.random.default_rng(seed).choice([-1.0, 1.0], vectors.shape[1])
+        signs *= np.sign(uniform_rows(np.arange(vectors.shape[1]), 1, seed)[:, 0] - 0.5)
     return np.asarray(vectors * signs + 0.0)
 
 

@@ -205,9 +205,17 @@ Finish: TypeAlias = Callable[[Vectors, NDArray[np.float64], NDArray[np.int64]], 
 
 
 def of_each(
-    solved: Spectra, k: int, trivial: NDArray[np.int64], multiplet: Multiplet, finish: Finish
+    solved: Spectra,
+    k: int,
+    trivial: NDArray[np.int64],
+    multiplet: Multiplet,
+    finish: Finish,
+    missing: float | None,
 ) -> Found:
-    """The k smallest eigenpairs of each component: values (components, k) and vectors (n, k), zero where missing."""
+    """The k smallest eigenpairs of each component: values (components, k) and vectors (n, k).
+
+    `missing` fills the columns of components that have fewer; None makes them an error.
+    """
     if multiplet == "extend":
         raise PeError("--components each has k columns for every component: --multiplet extend does not fit")
     size = solved.matrix.size
@@ -228,9 +236,10 @@ def of_each(
     warnings: tuple[str, ...] = ()
     short = int(np.count_nonzero(filled < k))
     if short:
-        warnings += (
-            f"{short} of {len(solved.sizes)} components have fewer than {k} eigenvectors: filled with 0",
-        )
+        lacking = f"{short} of {len(solved.sizes)} components have fewer than {k} eigenvectors"
+        if missing is None:
+            raise PeError(f"-k {k}: {lacking}; --pad zero fills up")
+        warnings += (f"{lacking}: filled with {missing:g}",)
     if cut:
         warnings += (f"k cuts an eigenspace in {cut} of {len(solved.sizes)} components",)
     found = residual(solved.matrix, vectors, values[solved.labels].T)
@@ -238,6 +247,8 @@ def of_each(
         nodes = solved.nodes(component)
         width = filled[component]
         vectors[nodes, :width] = finish(vectors[nodes, :width], values[component, :width], nodes)
+        if missing is not None:
+            vectors[nodes, width:] = values[component, width:] = missing
     return Found(values, vectors, [], warnings, found)
 
 

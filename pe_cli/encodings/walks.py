@@ -32,15 +32,18 @@ def return_probabilities(adjacency: Rows, steps: int, *, symmetric: bool) -> NDA
     return _by_blocks(walk.sparse(), steps, symmetric)
 
 
-def hops(adjacency: Rows, limit: int | None, dtype: type, unreachable: int) -> NDArray[Any]:
-    """(n, n) the number of edges on a shortest path, by breadth-first search from blocks of nodes at once."""
+def hops(adjacency: Rows, limit: int | None, dtype: type) -> NDArray[Any]:
+    """(n, n) the number of edges on a shortest path, -1 where there is none of at most `limit` edges.
+
+    By breadth-first search from blocks of nodes at once.
+    """
     n = adjacency.size
-    distance: NDArray[Any] = np.full((n, n), unreachable, dtype=dtype)
+    distance: NDArray[Any] = np.empty((n, n), dtype=dtype)
     at_once = max(1, BLOCK // max(n, 1))
     for start in range(0, n, at_once):
         block = np.full((min(at_once, n - start), n), -1, dtype=np.int32)
         _search(adjacency, block, start, n if limit is None else limit)
-        np.copyto(distance[start : start + at_once], block, where=block >= 0, casting="unsafe")
+        distance[start : start + at_once] = block
         step("breadth-first search", min(start + at_once, n), n)
     return distance
 

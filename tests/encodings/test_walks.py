@@ -70,6 +70,13 @@ def test_shortest_paths_against_networkx(monkeypatch, directed):
     )
 
 
+def test_what_stands_for_no_path_may_be_a_distance_too():
+    table = shortest_path(graph(5, [(0, 1), (1, 2), (2, 3)]), unreachable=2)
+    assert table["distance"][0].tolist() == [0, 1, 2, 3, 2]
+    assert table.facts["pairs_without_path"] == 8
+    assert table.facts["largest"] == 3
+
+
 @pytest.mark.parametrize("dense", [2000, 1])
 def test_weighted_paths_take_the_least_of_parallel_edges(monkeypatch, dense):
     monkeypatch.setattr(walks, "DENSE", dense)
