@@ -110,9 +110,10 @@ def _groups(cos: Array, sin: Array, precision: Precision) -> list[AxisGroup] | N
         found = rotation(once[0], once[1], precision)
         if found is None:
             return None
-        solved = next(
-            solve(once[0], once[1], found, precision, 2 * int(last - first), sinusoid=True, rope=False), None
-        )
+        width = 2 * int(last - first)
+        candidates = list(solve(once[0], once[1], found, precision, width, sinusoid=True, rope=False))
+        # no style of a grid shifts its frequencies
+        solved = next((one for one in candidates if not one.shift), candidates[0] if candidates else None)
         if solved is None:
             return None
         groups.append(AxisGroup(int(first), int(last), run, size, solved))

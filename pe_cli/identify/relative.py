@@ -271,7 +271,7 @@ def identify_bias(values: NDArray[Any]) -> Identified | None:
         if named is None:
             return None
         made = alibi(
-            np.arange(1),
+            np.arange(table.shape[1]),
             np.arange(table.shape[1]),
             heads=len(table),
             form=form,

@@ -211,7 +211,10 @@ def _unruled(
     for solved in solve_with(cos, sin, found, precision, law, [float(w) for w in frequencies]):
         reading = Reading(columns, order, _complex(cos, sin), solved, precision)
         return rope_facts(reading, layout, [solved], solved.place_facts(), [])
-    return None
+    facts = {"layout": layout, "dim": 2 * len(frequencies), "scaling": "longrope"}
+    facts |= {"attention_factor": tidy(found.amplitude)}
+    note = "a rotation by position, but too coarsely stored to tell its frequencies from its first position"
+    return Identified("rope", facts, None, precision.name, [note])
 
 
 def identify_pair(
