@@ -32,6 +32,11 @@ class TensorSpec:
     stored: int | None = None
 
     @property
+    def called(self) -> str:
+        """The name for messages; the array of an `.npy` has none."""
+        return shown(self.name) or "the table"
+
+    @property
     def size(self) -> int:
         """Number of elements; 1 for a 0-d tensor."""
         return math.prod(self.shape)

@@ -175,7 +175,7 @@ def choose(
     for candidate in chosen:
         if candidate.spec.dtype not in (*FLOATS, "complex64", "complex128"):
             raise PeError(
-                f"{label}: {candidate.name} is stored as {candidate.spec.dtype}: a quantised or integer table cannot "
+                f"{label}: {candidate.spec.called} is stored as {candidate.spec.dtype}: a quantised or integer table cannot "
                 "be resampled; extend the model before it is quantised"
             )
     return chosen
@@ -195,6 +195,8 @@ def companions(chosen: Sequence[Candidate], tensors: Mapping[str, TensorSpec]) -
 def _named(tensors: Mapping[str, TensorSpec], word: str, label: str, is_grid: IsGrid) -> list[Candidate]:
     names = [word] if word in tensors else fnmatch.filter(tensors, word)
     if not names:
+        if set(tensors) == {""}:
+            raise PeError(f"{label} is .npy, one array without a name; leave out {word!r}")
         if any(c in word for c in "*?["):
             raise PeError(f"{label}: no tensor matches {word!r}; {_offer(find(tensors.values()), tensors)}")
         raise (

@@ -92,7 +92,13 @@ def grid(
 
     Errors: rows that are not a square behind 0, 1 or 2 special ones and no `old`, or do not agree with it.
     """
-    if len(shape) == count + 2 and shape[0] == 1 and not prefix and shape[2] > 1:
+    special = bool(prefix or suffix)
+    if len(shape) == count + 2 and shape[0] == 1 and shape[2] > 1 and not (special and shape[1] == 1):
+        if special:
+            raise PeError(
+                f"{name} of shape {list(shape)} has an axis for each side, and no room for special rows; "
+                "leave out --prefix-rows, --offset and --suffix-rows"
+            )
         axes = _spread_axes(shape, name, old, count, d)
         sizes = tuple(shape[axis] for axis in axes)
         if old is not None and sizes != old:

@@ -109,7 +109,7 @@ class _Planner:
             kind: Kind = "relative" if candidate.kind == "relative" else "sequence"
             rows = spec.shape[layout.sequence_axis(spec.shape)] if spec.shape else 0
             if rows == 0:
-                raise PeError(f"{spec.name} has no rows to extend")
+                raise PeError(f"{spec.called} has no rows to extend")
             prefix, why = request.front or 0, ""
             if request.front is None and candidate.kind == "sequence":
                 prefix, why = offset_of(spec.name, rows, self.config)
@@ -132,10 +132,7 @@ class _Planner:
         new = request.grid
         for candidate in self.chosen:
             where = self._grid_layout(candidate)
-            if len(where.old) != len(new):
-                raise PeError(
-                    f"{candidate.name} is a grid of {times(where.old)}, not of {len(new)} axes as {times(new)}"
-                )
+            _require_axes(candidate.spec, f"a grid of {times(where.old)}", where, new)
             self.plan.add_table(self._table(candidate, where, new, "grid"))
             rows = prod(new) + where.prefix + where.suffix
             for buffer in buffers.follow(self.tensors, candidate.name, (where.rows,) * 2, (rows, rows)):
@@ -149,7 +146,9 @@ class _Planner:
         """Bias tables of attention windows: `--window`."""
         request = self.request
         assert request.window is not None
-        layouts = {c.name: layout.window(c.spec.shape, c.name, request.from_window) for c in self.chosen}
+        layouts = {
+            c.name: layout.window(c.spec.shape, c.spec.called, request.from_window) for c in self.chosen
+        }
         largest = max((where.old for where in layouts.values()), key=prod)
         for candidate in self.chosen:
             where = layouts[candidate.name]
@@ -159,6 +158,7 @@ class _Planner:
                 )
                 continue
             old = tuple((size + 1) // 2 for size in where.old)
+            _require_axes(candidate.spec, f"for a window of {times(old)}", where, request.window)
             if where.suffix and any(c.kind == "grid" and c.main for c in find(self.tensors.values())):
                 raise PeError(
                     f"the window of {candidate.name} is the whole image: say --grid {times(request.window)}"
@@ -177,7 +177,7 @@ class _Planner:
         try:
             return layout.grid(
                 spec.shape,
-                spec.name,
+                spec.called,
                 old=old,
                 count=len(self.request.grid),
                 prefix=self.request.front,
@@ -189,7 +189,7 @@ class _Planner:
                 raise
             raise PeError(
                 f"{self.config.label} says a grid of {times(told)} (image_size by patch_size), which does not fit "
-                f"{spec.name} of shape {list(spec.shape)}; correct it, give --from-grid, or leave it out with --config none"
+                f"{spec.called} of shape {list(spec.shape)}; correct it, give --from-grid, or leave it out with --config none"
             ) from error
 
     def _move_along(self, where: Layout) -> None:
@@ -249,6 +249,12 @@ class _Planner:
             known,
             tuple(note for note in notes if note),
         )
+
+
+def _require_axes(spec: TensorSpec, what: str, where: Layout, new: Sequence[int]) -> None:
+    """The size asked for has as many sides as the table."""
+    if len(new) != len(where.old):
+        raise PeError(f"{spec.called} is {what}, not of {len(new)} axes as {times(new)}")
 
 
 def _limits(name: str, rows: int, request: Request) -> Iterator[str]:

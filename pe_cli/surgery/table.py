@@ -48,7 +48,7 @@ class TableChange:
         """
         layout = self.layout
         rows = layout.rows_of(array)
-        _require_finite(rows, self.old.name)
+        _require_finite(rows, self.old.called)
         end = layout.prefix + layout.usable
         body = rows[layout.prefix : end]
         total = layout.prefix + prod(self.sizes) + layout.suffix
@@ -60,7 +60,7 @@ class TableChange:
         recipe = sinusoids.recognise(rows, layout)
         if recipe is None and way.method == REGENERATE:
             raise PeError(
-                f"{self.old.name} is no sinusoidal table that is known; use another --method than regenerate"
+                f"{self.old.called} is no sinusoidal table that is known; use another --method than regenerate"
             )
         if recipe is not None and way.method != REGENERATE:
             if self.known and not way.chosen:

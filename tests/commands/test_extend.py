@@ -317,6 +317,39 @@ def test_troubles(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+NAMELESS = {
+    "no rows": (np.zeros((0, 4), np.float32), ["--len", "9"], "the table has no rows"),
+    "no axes": (np.float32(3), ["--len", "9"], "the table has no rows"),
+    "integers": (np.arange(12).reshape(3, 4), ["--len", "9"], "the table is stored as int64"),
+    "a name": (np.ones((3, 4), np.float32), ["--len", "9", "--tensor", "x"], "leave out 'x'"),
+    "no formula": (
+        np.ones((8, 4), np.float32),
+        ["--len", "9", "--method", "regenerate"],
+        "the table is no sinus",
+    ),
+    "sides of a window": (
+        np.ones((169, 4), np.float32),
+        ["--window", "9x9x2"],
+        "a window of 7x7, not of 3 axes",
+    ),
+    "sides of a grid": (np.ones((49, 4), np.float32), ["--grid", "9x9x9", "--from-grid", "7x7"], "7x7"),
+    "special rows of a map": (
+        np.ones((1, 7, 7, 4), np.float32),
+        ["--grid", "9x9", "--suffix-rows", "1"],
+        "no room for special rows",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMELESS)
+def test_troubles_of_a_bare_table(pe: Any, tmp_path: Path, name: str) -> None:
+    table, options, words = NAMELESS[name]
+    np.save(tmp_path / "t.npy", table)
+    done = pe("extend", "t.npy", *options, code=2)
+    assert words in done.stderr.decode()
+    assert not done.stdout
+
+
 def test_not_finite_is_refused_and_nothing_is_left(
     pe: Any, tmp_path: Path, state: dict[str, np.ndarray]
 ) -> None:
