@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from pe_cli.memory import require_memory
 from pe_cli.structures import Forest
 
+NO_RELATION = np.iinfo(np.int64).min  # while a table is made: `fill` may be a number of the table too
+
 
 class Family:
     """One tree by itself: parents, ranks and depths (L,), and who is above whom."""
@@ -95,7 +97,7 @@ def _families(forest: Forest) -> Iterator[tuple[slice, Family]]:
 def pair_table(
     forest: Forest, rule: PairRule, chosen: NDArray[np.bool_], max_distance: int | None, fill: int
 ) -> NDArray[np.int64]:
-    """(L, L, …) for one tree, (trees, L, L, …) for several, padded with `fill`."""
+    """(L, L, …) for one tree, (trees, L, L, …) for several, with `fill` for pairs without relation and for padding."""
     longest = int(np.diff(forest.starts).max())
     parts = 2 if rule is up_down else 1
     nbytes = 8 * parts * longest * longest * (forest.num_trees + 4)
@@ -104,10 +106,11 @@ def pair_table(
     )
     tables = []
     for own, family in _families(forest):
-        table = rule(family, fill)
+        table = rule(family, NO_RELATION)
+        related = table != NO_RELATION
         if max_distance is not None:
-            related = table != fill
-            table = np.where(related, np.clip(table, -max_distance, max_distance), fill)
+            table = np.clip(table, -max_distance, max_distance)
+        table = np.where(related, table, fill)
         tables.append(table[np.ix_(chosen[own], chosen[own])])
     if len(tables) == 1:
         return tables[0]

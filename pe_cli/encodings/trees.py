@@ -180,6 +180,8 @@ def _check_options(
         raise PeError(f"--p {','.join(map(str, p))}: parameters of the stack code lie between 0 and 1")
     if model_dim is not None and p is None:
         raise PeError("--model-dim scales the parameters of the stack code: give --p too")
+    if wide in ("drop", "error") and max_width is None:
+        raise PeError(f"--wide {wide} is about children beyond --max-width: give that too")
     if wide == "binary" and max_width not in (None, 2):
         raise PeError(f"--max-width {max_width}: a tree made binary has width 2")
 

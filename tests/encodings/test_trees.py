@@ -111,6 +111,12 @@ def test_depth_and_sibling():
     assert tree(WIDE, scheme="sibling", max_width=2)["tree"].tolist() == [0, 0, 1, 1, 1, 0]
 
 
+def test_what_stands_for_no_relation_may_be_a_distance_too():
+    far = tree(FIVE, scheme="ancestor", max_distance=1, unrelated=2)["tree"]
+    assert far[0].tolist() == [0, 1, 1, 1, 1]
+    assert far[1, 2] == 2
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_by_walking_up(seed):
     parents = random_tree(40, seed)
@@ -183,6 +189,7 @@ def test_a_chain_deeper_than_the_stack():
         ),
         ({"scheme": "ancestor", "p": (0.5,)}, "--p goes with --scheme stack"),
         ({"max_distance": 3}, "--max-distance goes with --scheme ancestor or"),
+        ({"wide": "drop"}, "--wide drop is about children beyond --max-width"),
         ({"wide": "binary", "max_width": 3}, "made binary has width 2"),
     ],
 )
