@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from pe_cli import __version__, process
 from pe_cli.catalogue import CATALOGUE, FAMILIES
-from pe_cli.errors import PeError, one_line
+from pe_cli.errors import PeError, no_such, one_line
 from pe_cli.process import DONE, INTERRUPTED, TROUBLE
 
 
@@ -46,8 +46,6 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.lazy and not args[0].startswith("-"):
-            from pe_cli.errors import no_such
-
             raise no_such("encoding" if ctx.info_name == "gen" else "command", args[0], self.lazy)
         return super().resolve_command(ctx, args)
 

@@ -74,10 +74,6 @@ class Positions:
             return parts[0].astype(self._dtype, copy=False)
         return np.concatenate(parts or [self.pieces[0].block(0, 0)]).astype(self._dtype, copy=False)
 
-    def shard(self, index: int, count: int) -> tuple[int, int]:
-        """The rows [begin, end) of the `index`-th of `count` equal blocks."""
-        return len(self) * index // count, len(self) * (index + 1) // count
-
 
 def first(length: int, asked: str | None = None) -> Positions:
     """The positions 0..length-1 of `--len`, or of the option that `asked` quotes."""
