@@ -160,19 +160,12 @@ def _fast(rows: _Lines, layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.f
         return None
     kinds: list[tuple[str, Any]] = [("u", np.int64), ("v", np.int64), ("w", np.float64)]
     lines = rows.text.splitlines()
-    skip = 0
     if rows.skip_header:
-        skip = (
-            next(
-                rows_number
-                for rows_number, line in enumerate(lines)
-                if line.strip() and line.lstrip()[0] != "#"
-            )
-            + 1
-        )
+        header = next(i for i, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
+        lines = lines[header + 1 :]
     try:
         table = np.loadtxt(
-            lines[skip:],
+            lines,
             dtype=kinds[: len(layout.columns)],
             comments="#",
             delimiter=layout.delimiter,

@@ -67,8 +67,9 @@ class Rows(NamedTuple):
 class Graph:
     """A graph: nodes 0..num_nodes-1 and edges from the first row of `edges` to the second.
 
-    `directed` says whether the direction counts, `parallel` what several edges between two nodes come to. `node_ids` are the names of the nodes in the file, where
-    they are not 0..num_nodes-1: integers or text. `notes` are sentences about how the file was understood.
+    `directed` says whether the direction counts, `parallel` what several edges between two nodes come to.
+    `node_ids` are the names of the nodes in the file, where they are not 0..num_nodes-1: integers or text.
+    `notes` are sentences about how the file was understood.
     """
 
     num_nodes: int
