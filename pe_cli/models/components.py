@@ -97,7 +97,10 @@ def _nested(config: Configuration, name: str, component: str, notes: list[str]) 
     if values is not None and name not in parts:
         raise PeError(f"{config.file}: {path} is no configuration, so it cannot be --component {component}")
     if name not in parts and not (TEXT.search(name) and _holds_text(config)):
-        raise no_such("component", component, _names(config) or ["none: leave --component out"])
+        known = _names(config)
+        if not known:
+            raise PeError(f"{config.file}: this model has no parts; leave --component {component} out")
+        raise no_such("component", component, known)
     model_type = parts.get(name, config.model_type)
     if TEXT.search(name) and _holds_text(config):
         notes.append(f"{path} is not in {config.file}: its keys are at the level above, as in older files")

@@ -150,13 +150,18 @@ def _asked(
             raise PeError(f"{ledger.config.file}: {asked} layers are {NOPE}")
         return asked
     if labels or asked not in types:
-        raise no_such(
-            "layer type",
-            asked,
-            labels or list(dict.fromkeys(types)) or ["one table for all layers: leave --layer-type out"],
-        )
+        raise no_layer_type(ledger, asked, labels or list(dict.fromkeys(types)))
     ledger.note(f"all layer types share one table, so --layer-type {asked} changes nothing")
     return None
+
+
+def no_layer_type(ledger: Ledger, asked: str, known: list[str]) -> PeError:
+    """None of the `known` layer types is called so; or there are none."""
+    if known:
+        return no_such("layer type", asked, known)
+    return PeError(
+        f"{ledger.config.file}: one table serves all layers of this model; leave --layer-type {asked} out"
+    )
 
 
 def layer_kinds(ledger: Ledger) -> list[str]:

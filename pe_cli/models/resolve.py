@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError
 from pe_cli.models import layers, scalings, side, sizes
 from pe_cli.models.axes import axial_arguments, axis_count, is_axial, section_arguments
 from pe_cli.models.components import choose
@@ -68,6 +69,10 @@ def resolve_configuration(
             raise PeError(
                 f"{config.file}: a diffusion transformer has one table: leave --component and --layer-type out"
             )
+        if truncate is not None or seq_len is not None:
+            raise PeError(
+                f"{config.file}: the table of a diffusion transformer is not scaled: leave --seq-len and --truncate out"
+            )
         return resolve_denoiser(config)
     chosen, notes = choose(config, component)
     ledger = Ledger(chosen)
@@ -78,6 +83,10 @@ def resolve_configuration(
         )
     scheme = _scheme(ledger, layer_type)
     if scheme is not None:
+        if truncate is not None:
+            raise PeError(f"{chosen.file}: --truncate is for YaRN, and this model uses {scheme.encoding}")
+        if seq_len is not None:
+            ledger.note(_same_at_every_length(seq_len))
         return _not_rotary(ledger, scheme)
     _must_rotate(ledger)
     return _rotary(ledger, layer_type, seq_len, truncate)
@@ -111,7 +120,7 @@ def _rotary(ledger: Ledger, layer_type: str | None, seq_len: int | None, truncat
         parameters["partial"] = partial
     parameters |= scalings.scaling(ledger, rope, name, seq_len)
     if seq_len is not None and name not in scalings.BY_LENGTH:
-        ledger.note(f"the table does not depend on the length, so --seq-len {seq_len} changes nothing")
+        ledger.note(_same_at_every_length(seq_len))
     if truncate is not None:
         if name != "yarn":
             raise PeError(f"{ledger.config.file}: --truncate is for YaRN, and this model's scaling is {name}")
@@ -142,6 +151,10 @@ def _rotary(ledger: Ledger, layer_type: str | None, seq_len: int | None, truncat
         side_tables=side.tables(ledger, tables),
         axes=axis_count(parameters) if axial else 1,
     )
+
+
+def _same_at_every_length(seq_len: int) -> str:
+    return f"the table does not depend on the length, so --seq-len {seq_len} changes nothing"
 
 
 def _trained_length(parameters: Mapping[str, Any], longest: int | None) -> int | None:
@@ -183,9 +196,10 @@ def _must_rotate(ledger: Ledger) -> None:
         raise PeError(
             f"{config.file}: there is no model_type and no rope_theta in it, so nothing says which encoding the model uses"
         )
-    near = no_such("model type", config.model_type, [*known_types(), *SCHEMES])
+    near = difflib.get_close_matches(config.model_type, [*known_types(), *SCHEMES], n=1, cutoff=0.6)
+    remedy = f"did you mean {near[0]!r}?" if near else "if it rotates, add rope_theta to the file"
     raise PeError(
-        f"{config.file}: no rotary parameters in it, and {near}".replace("; known: ", "; known here: ")[:400]
+        f"{config.file}: no rotary parameters in it, and model type {config.model_type!r} is not known here; {remedy}"
     )
 
 
@@ -206,9 +220,7 @@ def _scheme(ledger: Ledger, layer_type: str | None) -> Scheme | None:
     if layer_type is not None:
         named = [s for s in fitting if s.label == layer_type]
         if not named:
-            raise no_such(
-                "layer type", layer_type, labels or ["one table for all layers: leave --layer-type out"]
-            )
+            raise layers.no_layer_type(ledger, layer_type, labels)
         return named[0]
     if len(labels) > 1:
         ledger.warn(

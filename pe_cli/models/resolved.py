@@ -156,18 +156,18 @@ class Ledger:
         if sentence not in self.notes:
             self.notes.append(sentence)
 
-    def number(self, found: Found, *, positive: bool = True) -> float:
-        """A finite number, an error that names file, key and remedy otherwise."""
+    def number(self, found: Found, *, positive: bool = True, example: str = "4.0") -> float:
+        """A finite number, an error that names file, key and remedy (such as `example`) otherwise."""
         value = found.value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.wrong(found, "a number", _without_quotes(value) or "4.0")
+            raise self.wrong(found, "a number", _without_quotes(value) or example)
         if not math.isfinite(value) or (positive and value <= 0):
-            raise self.wrong(found, "a positive number" if positive else "a finite number", "4.0")
+            raise self.wrong(found, "a positive number" if positive else "a finite number", example)
         return value
 
     def whole(self, found: Found) -> int:
         """A positive whole number."""
-        value = self.number(found)
+        value = self.number(found, example="8")
         if value != int(value):
             raise self.wrong(found, "a whole number", str(int(value) or 1))
         return int(value)

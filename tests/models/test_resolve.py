@@ -302,6 +302,7 @@ class TestScalings:
         ({"rope_theta": math.nan}, r"rope_theta is nan"),
         ({"num_attention_heads": 8.5}, r"num_attention_heads is 8\.5, a whole number"),
         ({"rope_scaling": {"type": "yarn", **YARN, "truncate": "no"}}, r"truncate is 'no', true or false"),
+        ({"num_attention_heads": 0}, r'positive number is needed; write "num_attention_heads": 8'),
         ({"rope_scaling": {"type": "fope"}}, r"learned matrices"),
     ],
     ids=lambda value: json.dumps(value)[:50] if isinstance(value, dict) else None,
@@ -314,10 +315,36 @@ def test_trouble_names_file_key_and_remedy(config: dict[str, Any], message: str)
 
 
 @pytest.mark.parametrize(
+    ("config", "options", "message"),
+    [
+        ({"model_type": "bloom"}, {"truncate": True}, "this model uses alibi"),
+        ({"model_type": "bloom"}, {"layer_type": "full"}, "leave --layer-type full out"),
+        ({"model_type": "t5"}, {"layer_type": "encodr"}, "did you mean 'encoder'"),
+        ({"model_type": "bloom"}, {"component": "x"}, "has no parts; leave --component x out"),
+        (LLAMA, {"layer_type": "full"}, "leave --layer-type full out"),
+        (LLAMA, {"truncate": True}, "--truncate is for YaRN"),
+        ({"_class_name": "FluxTransformer2DModel"}, {"seq_len": 8}, "is not scaled"),
+        ({"_class_name": "FluxTransformer2DModel"}, {"truncate": False}, "is not scaled"),
+    ],
+)
+def test_options_that_do_not_concern_the_model(
+    config: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PeError, match=message):
+        resolved(config, **options)
+
+
+def test_a_length_that_changes_nothing_is_told() -> None:
+    for config in (LLAMA, {"model_type": "bloom"}):
+        assert any("--seq-len 8 changes nothing" in note for note in resolved(config, seq_len=8).notes)
+
+
+@pytest.mark.parametrize(
     ("config", "message"),
     [
         ({}, "no model_type and no rope_theta"),
         ({"model_type": "lama", "hidden_size": 64}, "did you mean 'llama'"),
+        ({"model_type": "frobnicate", "hidden_size": 64}, "add rope_theta to the file"),
         ({"model_type": "mine", "rope_theta": 1e4}, "hidden_size"),
         ({"model_type": "mistral_large4_text"}, "alpha is learned"),
         ({"model_type": "bert", "max_position_embeddings": 512, "hidden_size": 768}, r"\(512, 768\).*embeddings\.position_embeddings\.weight"),
