@@ -9,7 +9,7 @@ from typing import Any
 
 from pe_cli import provenance
 from pe_cli.commands.options import Output
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, one_line
 from pe_cli.formats import open_sink
 from pe_cli.formats.base import default_format
 from pe_cli.memory import size
@@ -58,7 +58,7 @@ def emit(request: Request) -> None:
         print(provenance.canonical(report(request)))
     if not output.quiet:
         for warning in (*table.warnings, *request.warnings):
-            print(f"pe: warning: {warning}", file=sys.stderr)
+            print(f"pe: warning: {one_line(warning)}", file=sys.stderr)
         if writes:
             _say_written(request)
         elif not output.json:
@@ -113,9 +113,8 @@ def _say_written(request: Request) -> None:
     tensors = ", ".join(f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in specs)
     facts = [f"{name.replace('_', ' ')} {_cut(spell(value))}" for name, value in request.table.facts.items()]
     where = request.output.output or "stdout"
-    print(
-        f"pe: {'; '.join([f'{tensors}, {size(request.table.nbytes)} to {where}', *facts])}", file=sys.stderr
-    )
+    said = "; ".join([f"{tensors}, {size(request.table.nbytes)} to {where}", *facts])
+    print(f"pe: {one_line(said)}", file=sys.stderr)
     kind = default_format(request.output.output, specs, request.output.format)
     if "node_ids" in request.table.facts and kind in NAMELESS:
         print(

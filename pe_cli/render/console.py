@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+_COMMANDS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +28,17 @@ def wants_colour(stream_is_terminal: bool) -> bool:
 def console(*, stderr: bool = False) -> Console:
     """A rich console that never interprets data as markup and never cuts a piped table at 80 columns."""
     from rich.console import Console
+    from rich.segment import Segment
+
+    class Safe(Console):
+        """Shows what would command the terminal, such as an escape in the name of a tensor, as a sign."""
+
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                if segment.control or segment.text.isprintable():
+                    yield segment
+                else:
+                    yield Segment(_COMMANDS.sub("\N{REPLACEMENT CHARACTER}", segment.text), segment.style)
 
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream.isatty()
@@ -33,7 +48,7 @@ def console(*, stderr: bool = False) -> Console:
     if not (columns.isdecimal() and NARROWEST <= int(columns[:6]) <= WIDEST):
         environment.pop("COLUMNS", None)
     width = None if terminal or "COLUMNS" in environment else 120
-    return Console(
+    return Safe(
         file=stream,
         force_terminal=colour,
         no_color=not colour,

@@ -191,7 +191,11 @@ ENCODINGS: Cases = [
     ("gen axial --shape 4,4 --dims 8,8 --std 1e308", "--std 1e+308"),
     ("gen axial --shape 4,4 --dims 8,8 --std -1", "--std -1"),
     ("gen sparse-transformer --len 8 --stride 9223372036854775807", "--stride 9223372036854775807"),
-    ("gen position-ids --len 9223372036854775807 --scheme sinks --window 3", "9223372036854775807", "of memory"),
+    (
+        "gen position-ids --len 9223372036854775807 --scheme sinks --window 3",
+        "9223372036854775807",
+        "of memory",
+    ),
     ("gen position-ids --len 0 --scheme sinks --window 3", "--len 0"),
     ("gen fox --log-gates none.npy", "--log-gates none.npy"),
     ("gen learned --len 3 --dim 4 --std 1e300", "--std 1e+300"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from pe_cli.process import DONE, TROUBLE
 
@@ -153,3 +154,17 @@ def test_a_report_keeps_to_the_width(line: str, columns: int, table: Path) -> No
     done = shell(line, table, COLUMNS=str(columns))
     assert done.returncode == DONE
     assert max(len(row) for row in done.stdout.decode().splitlines()) <= columns
+
+
+def test_names_do_not_command_the_terminal(table: Path) -> None:
+    """Escapes in names of tensors and files are shown, not sent; markup is text."""
+    for name in ("a\x1b[2Jb", "a\x9b2Jb", "[red]a[/x]", "\u202eab"):
+        save_file({name: np.zeros((4, 8), np.float32)}, table / "named.safetensors")
+        done = shell("pe inspect named.safetensors", table, FORCE_COLOR="0")
+        assert done.returncode == DONE
+        assert all(sign.isprintable() for line in done.stdout.decode().split("\n") for sign in line)
+        assert name.startswith("[") == (name in done.stdout.decode())
+    done = shell(f"pe {TABLE} -o $'a\\n\\x1b[2J.npy'", table)
+    assert done.returncode == DONE
+    assert done.stderr.count(b"\n") == 1
+    assert done.stderr.decode().rstrip("\n").isprintable()
