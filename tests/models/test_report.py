@@ -99,6 +99,13 @@ def test_other_encodings_have_no_frequencies(tmp_path: Path) -> None:
     assert table_report(preset("llama-2"))["encoding"] == "rope"
 
 
+def test_query_temperature_starts_one_position_early_with_a_shift() -> None:
+    found = query_temperature(np.array([0, 8190, 8191, 16383]), strength=0.1, length=8192, shift=1)
+    np.testing.assert_allclose(found, [1, 1, 1 + 0.1 * np.log(2), 1 + 0.1 * np.log(3)], rtol=1e-15)
+    found = query_temperature(np.array([16383, 16384]), strength=0.2, length=16384)
+    np.testing.assert_allclose(found, [1, 1 + 0.2 * np.log(2)], rtol=1e-15)
+
+
 def test_query_temperature_by_its_formula() -> None:
     positions = np.array([0, 8190, 8191, 16383, 10**6])
     llama4 = [1 + 0.1 * math.log(1 + (int(p) + 1) // 8192) for p in positions]
