@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.buckets import t5_buckets
 from pe_cli.encodings.distances import checked, head_table, refuse, require_room
+from pe_cli.encodings.grids import spell
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, DTypeName, Grid, Tensors
 
@@ -167,7 +168,7 @@ def peg(
     channels = tokens.shape[1]
     if len(grid) != 2 or grid[0] * grid[1] + prefix_tokens != len(tokens) or prefix_tokens < 0:
         raise PeError(
-            f"--grid {'x'.join(map(str, grid))} with {prefix_tokens} tokens before it does not make the "
+            f"--grid {spell(grid, 'x')} with {prefix_tokens} tokens before it does not make the "
             f"{len(tokens)} rows of --hidden"
         )
     side = kernel.shape[-1]

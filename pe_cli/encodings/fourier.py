@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.encodings.grids import cells
 from pe_cli.errors import PeError, no_such
 from pe_cli.kernels import as_decimal, rotations
 from pe_cli.phases import PRECISE, TWO_PI
@@ -127,14 +128,8 @@ def _coordinates(positions: NDArray[Any], grid: tuple[int, ...] | None) -> NDArr
     if grid is None:
         coordinates = np.asarray(positions, np.float64)
         return coordinates if coordinates.ndim == 2 else coordinates[:, None]
-    if positions.dtype.kind not in "iu" or positions.ndim != 1:
-        raise PeError("rows of a grid are numbered by integers")
-    count = math.prod(grid)
-    outside = (positions < 0) | (positions >= count)
-    if outside.any():
-        raise PeError(f"row {positions[outside][0]} is outside the grid, rows 0 to {count - 1}")
-    cells = np.unravel_index(positions, grid)
-    return np.stack([_even_coordinates(side)[cell] for side, cell in zip(grid, cells, strict=True)], axis=1)
+    where = cells(positions, grid)
+    return np.stack([_even_coordinates(side)[cell] for side, cell in zip(grid, where, strict=True)], axis=1)
 
 
 def _nerf(x: NDArray[np.float64], bands: int, pi: bool, log_sampling: bool) -> NDArray[np.float64]:
@@ -153,8 +148,8 @@ def _perceiver(x: NDArray[np.float64], bands: int, resolution: tuple[int, ...] |
     if len(resolution) != axes:
         raise PeError(f"max_resolution has {len(resolution)} numbers, the positions have {axes} axes")
     features = np.empty((n, 2, axes, bands))
-    for axis, cells in enumerate(resolution):
-        z = rotations(x[:, axis], _even_bands(bands, Decimal(cells) / 2, pi=True), relative=True)
+    for axis, size in enumerate(resolution):
+        z = rotations(x[:, axis], _even_bands(bands, Decimal(size) / 2, pi=True), relative=True)
         features[:, 0, axis], features[:, 1, axis] = z.imag, z.real
     return features.reshape(n, 2 * axes * bands)
 

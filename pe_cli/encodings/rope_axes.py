@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.rope_grid import Grid, padded, spell
+from pe_cli.encodings.grids import spell
+from pe_cli.encodings.rope_grid import Grid, padded
 from pe_cli.encodings.rope_rules import Decimals
 from pe_cli.encodings.rope_scaling import DEFAULT_BASE
 from pe_cli.errors import PeError, no_such

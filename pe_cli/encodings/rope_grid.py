@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.encodings.grids import spell
 from pe_cli.encodings.rope_rules import Decimals
 from pe_cli.errors import PeError
 from pe_cli.kernels import rotations
@@ -73,7 +74,3 @@ def padded(grid: Grid, axes: int) -> Grid:
     if len(grid) > axes:
         raise PeError(f"--grid {spell(grid, 'x')} has {len(grid)} axes; this encoding has {axes}")
     return (1,) * (axes - len(grid)) + tuple(grid)
-
-
-def spell(numbers: Grid, joint: str = ",") -> str:
-    return joint.join(map(str, numbers))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype
+from pe_cli.encodings.grids import cells, spell
 from pe_cli.encodings.waves import Columns, Order, Recipe, frequencies, write_waves
 from pe_cli.errors import PeError
 from pe_cli.signature import DTypeName, Tensors
@@ -87,14 +88,14 @@ def table(
         if name == "mae" and len(set(sides)) > 1 and interpolation_scale is None:
             base_size = DIFFUSERS_SIDE
             warnings = (
-                f"MAE's own code has square grids only; a grid of {'x'.join(map(str, sides))} is made as diffusers "
+                f"MAE's own code has square grids only; a grid of {spell(sides, 'x')} is made as diffusers "
                 f"does, {DIFFUSERS_SIDE} steps a side (--interpolation-scale 1 for steps of 1)",
             )
-    cells = _cells(rows, sides, style.by_columns)
+    where_of = cells(rows, sides, by_columns=style.by_columns)
     per_cell = _steps(sides, base_size, interpolation_scale)
     out = np.empty((len(rows), dim), numpy_dtype(dtype))
     for axis, columns, width in _parts(style, dim, len(sides)):
-        index, back = np.unique(cells[axis], return_inverse=True)
+        index, back = np.unique(where_of[axis], return_inverse=True)
         where = _coordinates(index, style, sides[axis], per_cell[axis], normalize)
         lines = np.empty((len(index), dim), out.dtype)
         write_waves(lines, columns, where, frequencies(base, width, 0, style.recipe if float32 else None))
@@ -136,21 +137,8 @@ def _sides(name: str, style: GridStyle, grid: tuple[int, ...] | None) -> tuple[i
     if axes and len(grid) != axes:
         raise PeError(f"style {name} is for {axes} axes, the grid has {len(grid)}")
     if any(side < 1 for side in grid):
-        raise PeError(f"a side of the grid {'x'.join(map(str, grid))} is not positive")
+        raise PeError(f"a side of the grid {spell(grid, 'x')} is not positive")
     return tuple(grid)
-
-
-def _cells(rows: NDArray[Any], sides: tuple[int, ...], by_columns: bool) -> tuple[NDArray[np.int64], ...]:
-    """The coordinates of row numbers, an array for each axis."""
-    if rows.dtype.kind not in "iu":
-        raise PeError("rows of a grid are numbered by integers")
-    count = math.prod(sides)
-    outside = (rows < 0) | (rows >= count)
-    if outside.any():
-        grid = "x".join(map(str, sides))
-        raise PeError(f"row {rows[outside][0]} is outside a grid of {grid}, rows 0 to {count - 1}")
-    cells = np.unravel_index(rows, sides[::-1] if by_columns else sides)
-    return cells[::-1] if by_columns else cells
 
 
 def _steps(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.distances import refuse, require_room
 from pe_cli.encodings.draws import in_turn
+from pe_cli.encodings.grids import spell
 from pe_cli.encodings.long_context import ALIASES, SCHEMES, apply_scheme
 from pe_cli.errors import PeError
 from pe_cli.kernels import geometric, rotations
@@ -61,10 +62,10 @@ def axial(
     """
     if len(shape) != len(dims) or not shape or min(*shape, *dims, 1) < 1:
         raise PeError(
-            f"--shape {_spell(shape)} and --dims {_spell(dims)}: one positive number per axis in each"
+            f"--shape {spell(shape)} and --dims {spell(dims)}: one positive number per axis in each"
         )
     if combine == "sum" and len(set(dims)) > 1:
-        raise PeError(f"--dims {_spell(dims)}: tables that are summed have the same width")
+        raise PeError(f"--dims {spell(dims)}: tables that are summed have the same width")
     if init != "normal":
         refuse("it belongs to --init normal", std=std, seed=seed)
     if std is not None and not 0 <= std <= LARGEST_STD:
@@ -79,7 +80,7 @@ def axial(
     if where.ndim != 1 or where.dtype.kind not in "iu":
         raise PeError("axial positions are whole numbers on one axis")
     if len(where) and not (where.min() >= 0 and where.max() < size):
-        raise PeError(f"--shape {_spell(shape)} holds positions 0 to {size - 1}, not {_outside(where, size)}")
+        raise PeError(f"--shape {spell(shape)} holds positions 0 to {size - 1}, not {_outside(where, size)}")
     indices = np.unravel_index(where, shape)
     if not expand:
         tensors = {f"factor_{axis}": round_to(table, dtype) for axis, table in enumerate(factors)}
@@ -102,7 +103,7 @@ def _axial_factors(
         sides = list(zip(shape, dims, strict=True))
         return tuple(std * table for table in in_turn(normal_rows, sides, seed))
     if any(dim % 2 for dim in dims):
-        raise PeError(f"--dims {_spell(dims)}: pairs of sine and cosine need even widths")
+        raise PeError(f"--dims {spell(dims)}: pairs of sine and cosine need even widths")
     return tuple(
         rotations(np.arange(length), geometric(10000, dim), sin_first=True, relative=True).view(np.float64)
         for length, dim in zip(shape, dims, strict=True)
@@ -270,10 +271,6 @@ def position_ids(
     if length > 0:
         require_room((4, length), np.int64)
     return apply_scheme(scheme, length, {name: value for name, value in given.items() if value is not None})
-
-
-def _spell(numbers: Ints) -> str:
-    return ",".join(map(str, numbers))
 
 
 def _outside(where: NDArray[Any], size: int) -> int:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import round_to
 from pe_cli.encodings.distances import canonical, checked, head_table, refuse, require_room
+from pe_cli.encodings.grids import spell
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, Choice, DTypeName, Grid, Tensors
 
@@ -62,7 +63,7 @@ def swin(
     version = canonical(version, VERSIONS)
     if version == "1" and pretrained_window is not None:
         raise PeError(
-            f"--pretrained-window {_spell(pretrained_window)}: only --version 2 has a scale to keep"
+            f"--pretrained-window {spell(pretrained_window, 'x')}: only --version 2 has a scale to keep"
         )
     if version == "2" and class_token:
         raise PeError("--class-token: only version 1 (BEiT) has it")
@@ -149,9 +150,5 @@ def _network_outputs(
 
 def _window_sides(window: Grid, option: str) -> tuple[int, int]:
     if len(window) != 2 or min(window) < 1:
-        raise PeError(f"{option} {_spell(window)}: a window has a height and a width, for example 7x7")
+        raise PeError(f"{option} {spell(window, 'x')}: a window has a height and a width, for example 7x7")
     return window[0], window[1]
-
-
-def _spell(window: Grid) -> str:
-    return "x".join(map(str, window))

@@ -132,7 +132,7 @@ def test_wrong_use_is_said(options: dict[str, Any], message: str) -> None:
 
 
 def test_rows_beyond_a_grid_are_said() -> None:
-    with pytest.raises(PeError, match="row 4 is outside the grid"):
+    with pytest.raises(PeError, match="row 4 is outside a grid of 2x2"):
         fourier(np.arange(5), num_bands=3, grid=(2, 2))
 
 
