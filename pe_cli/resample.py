@@ -43,6 +43,8 @@ class Options:
 
 
 def _interpolate(old: int, new: int, options: Options, *, cubic: bool) -> Taps:
+    if old == new == 1:
+        return _picked(np.zeros(1, np.int64), old)
     if old < 2:
         raise PeError(f"a table of {old} row has nothing to interpolate between; use --method repeat-last")
     if options.scale_offset:

@@ -174,6 +174,17 @@ def test_troubles(method: str, old: int, new: int, options: dict[str, object], w
         axis_taps(method, old, new, Options(**options))
 
 
+@pytest.mark.parametrize("method", ["linear", "cubic"])
+def test_an_axis_of_one_row_stays(method: str) -> None:
+    """One band of a spectrogram: only the other axis grows."""
+    table = RNG.standard_normal((1, 5, 3))
+    band = resample(table, [axis_taps(method, 1, 1), axis_taps(method, 5, 9)])
+    alone = resample(table[0], [axis_taps(method, 5, 9)])
+    assert np.abs(band[0] - alone).max() < 1e-15
+    with pytest.raises(PeError, match="nothing to interpolate between"):
+        axis_taps(method, 1, 2)
+
+
 def test_knots_leave_a_window_of_the_same_size() -> None:
     taps = axis_taps("knots", 13, 13)
     assert np.array_equal(taps.matrix(), np.eye(13))
