@@ -181,6 +181,10 @@ def extend_command(
         tensors=tuple(tensor or ()),
     )
     target = Target(output, format, force, json, quiet, dry_run, plot)
+    if plot:
+        from pe_cli.render.plots.canvas import require_picture
+
+        require_picture(plot, force=force, beside=output)
     if Path(source).is_dir():
         _extend_folder(source, request, target, config)
     else:
