@@ -193,6 +193,8 @@ def settle(request: Request, kind: Kind, axes: int, *, known: bool) -> Way:
         alpha=0.4 if request.alpha is None else request.alpha,
         scale_offset=scale_offset,
     )
+    if request.outliers == "keep" and (rule is None or not rule.grows):
+        raise PeError(f"--outliers keep belongs to methods that mix or repeat rows, not to {name}")
     policy: OutlierPolicy = "keep" if known and not request.preset else "ignore"
     if request.outliers in ("keep", "ignore"):
         policy = "keep" if request.outliers == "keep" else "ignore"

@@ -128,7 +128,7 @@ class TableChange:
         kept, dropped, new, in_place, duplicates = account(source, layout)
         new_sizes = norms(inner)
         fresh = new_sizes[source == FRESH]
-        if found is not None and way.outliers == "ignore":
+        if found is not None and (way.outliers == "ignore" or not METHODS[way.method].grows):
             found = replace(found, head=0, tail=0)
         report = TableReport(
             name=self.old.name,
@@ -165,13 +165,15 @@ def _about_outliers(found: Outliers, layout: Layout, way: Way) -> str:
     )
     more = f" and {len(found.flagged) - 6} more" if len(found.flagged) > 6 else ""
     what = f"rows {shown}{more} stand out by their norm (median {found.median:.2f})"
+    method = METHODS[way.method]
+    if not method.grows:
+        return f"{what}; {way.method} makes no rows, and drops these like the others"
     if way.outliers == "ignore":
         return f"{what}; they are treated like the others"
     fixed = found.head + found.tail
     if not fixed:
         return f"{what}; they are not at an end and are treated like the others"
-    method = METHODS.get(way.method)
-    where = "where they are" if method is not None and method.in_place else "at their ends"
+    where = "where they are" if method.in_place else "at their ends"
     return f"{what}; {fixed} at the ends stay {where} and no other row is made from them (--outliers ignore to change that)"
 
 

@@ -212,6 +212,9 @@ def test_outliers_are_kept_apart(pe: Any, tmp_path: Path, state: dict[str, np.nd
         "extend", "m.safetensors", "--len", "100", "--outliers", "ignore", "--dry-run"
     ).stderr.decode()
     assert "bleed" in ignored
+    cut = pe("extend", "m.safetensors", "--len", "20", "--method", "truncate", "--json")
+    assert json.loads(cut.stdout)["tables"][0]["outliers_kept"] == 0
+    assert "truncate makes no rows, and drops these like the others" in cut.stderr.decode()
 
 
 def test_sinusoidal_weights_are_regenerated(pe: Any, tmp_path: Path) -> None:
@@ -280,6 +283,11 @@ TROUBLES = {
         ["--len", "99", "--method", "regenerate", "--anchor", "left"],
         "not to regenerate",
     ),
+    "outliers of truncate": (
+        ["--len", "9", "--method", "truncate", "--outliers", "keep"],
+        "belongs to methods that mix or repeat rows",
+    ),
+    "picture": (["--len", "99", "-o", "new.safetensors", "--plot", "new.txt"], "must end in .png"),
     "outliers of a grid": (["--grid", "8x8", "--outliers", "keep"], "--outliers goes with --len"),
     "special rows of a window": (["--window", "8", "--prefix-rows", "1"], "go with --len and --grid"),
     "special rows behind a window": (["--window", "8", "--suffix-rows", "1"], "goes with --len and --grid"),
