@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.buckets import t5_buckets
-from pe_cli.encodings.distances import checked, head_table, refuse, require_room
+from pe_cli.encodings.distances import checked, head_table, refuse, require_room, sigmoid
 from pe_cli.encodings.grids import spell
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, DTypeName, Grid, Tensors
@@ -78,7 +78,7 @@ def cope(
                 logit = scores[head, block, seen]
             elif keys is not None:
                 logit = queries[head, block] @ keys[head, seen].T / np.sqrt(head_dim)
-            gates = np.where(below, _sigmoid(logit), 0.0)
+            gates = np.where(below, sigmoid(logit), 0.0)
             counted = np.cumsum(gates[:, ::-1], axis=1)[:, ::-1]
             counted = np.where(below, counted if farthest is None else np.minimum(counted, farthest), 0.0)
             tensors["positions"][head, block, seen] = round_to(counted, dtype)
@@ -319,12 +319,6 @@ def _interpolated(products: NDArray[np.float64], positions: NDArray[np.float64])
     return bias
 
 
-def _sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    small = np.exp(-np.abs(x))
-    gates: NDArray[np.float64] = np.where(x >= 0, 1.0, small) / (1 + small)
-    return gates
-
-
 def _running_sums(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cumulative sums along the last axis as high + low with twice the digits.
 
@@ -349,5 +343,6 @@ def _two_sum(
 
 
 def _overlap(offset: int, size: int) -> tuple[slice, slice]:
-    """Where a field shifted by `offset` overlaps itself: the target's slice and the source's."""
-    return slice(max(0, -offset), size - max(0, offset)), slice(max(0, offset), size - max(0, -offset))
+    """Where a field shifted by `offset` overlaps itself, if it does: the target's slice and the source's."""
+    back, forth = min(max(0, -offset), size), min(max(0, offset), size)
+    return slice(back, size - forth), slice(forth, size - back)

@@ -14,6 +14,8 @@ from pe_cli.errors import PeError, no_such
 from pe_cli.memory import require_memory
 from pe_cli.signature import Choice
 
+WORKING = 2  # a table of pairs takes at most about twice its size while it is made
+
 
 def over_distances(
     rule: Callable[[NDArray[np.int64]], NDArray[Any]], distances: NDArray[Any], dtype: str | None = None
@@ -27,6 +29,7 @@ def over_distances(
     distances = np.asarray(distances)
     if distances.dtype.kind not in "iu":
         raise PeError(f"distances are whole numbers, not {distances.dtype}")
+    distances = distances.astype(np.int64, copy=False)  # rules change signs, which unsigned numbers have not
     if distances.size:
         low, high = int(distances.min()), int(distances.max())
         period = high - low + 1
@@ -38,7 +41,7 @@ def over_distances(
             gathered: NDArray[Any] = np.take(cycle, _near_zero(distances, period), axis=-1, mode="wrap")
             return gathered
     values = _rounded(rule(distances.reshape(-1)), dtype)
-    return values.reshape(*values.shape[:-1], *distances.shape)
+    return values.reshape((*values.shape[:-1], *distances.shape))
 
 
 def differences(
@@ -47,7 +50,8 @@ def differences(
     """Key minus query, (q, k), or the distances given instead."""
     if queries is not None and keys is not None:
         require_room((len(queries), len(keys)), np.int64)
-        pairs: NDArray[Any] = keys[None, :] - queries[:, None]
+        signed = [where.astype(np.int64) if where.dtype.kind == "u" else where for where in (keys, queries)]
+        pairs: NDArray[Any] = signed[0][None, :] - signed[1][:, None]
         return pairs
     if distances is None:
         raise PeError("which pairs? Give --len N, or --q-len and --k-len, or --distances A:B")
@@ -55,10 +59,10 @@ def differences(
 
 
 def require_room(shape: tuple[int, ...], dtype: DTypeLike) -> None:
-    """Refuse a table that cannot fit into memory before it is begun."""
+    """Refuse a table that cannot fit into memory, with what it is made from, before it is begun."""
     kind = np.dtype(dtype)
     require_memory(
-        math.prod(shape) * kind.itemsize,
+        WORKING * math.prod(shape) * kind.itemsize,
         f"a table of {' x '.join(map(str, shape))} {kind.name}",
         "ask for fewer positions",
     )
@@ -111,6 +115,13 @@ def checked(array: NDArray[Any], option: str, *, dims: int | None = None) -> NDA
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
         raise PeError(f"{option}: the value at {where} is {values[where]}")
     return values
+
+
+def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / (1 + exp(-x)), without overflow where x is very negative."""
+    small = np.exp(-np.abs(x))
+    result: NDArray[np.float64] = np.where(x >= 0, 1.0, small) / (1 + small)
+    return result
 
 
 def _near_zero(distances: NDArray[Any], period: int) -> NDArray[Any]:

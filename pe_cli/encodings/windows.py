@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.dtypes import round_to
-from pe_cli.encodings.distances import canonical, checked, head_table, refuse, require_room
+from pe_cli.encodings.distances import canonical, checked, head_table, refuse, require_room, sigmoid
 from pe_cli.encodings.grids import spell
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, Choice, DTypeName, Grid, Tensors
@@ -91,7 +91,7 @@ def swin(
                 raise PeError("--table and --mlp-… both give the bias: give one of them")
             learned = _network_outputs(coordinates, network)
         if learned is not None:
-            learned = LARGEST_BIAS / (1 + np.exp(-learned))
+            learned = LARGEST_BIAS * sigmoid(learned)
     if learned is not None:
         tensors["bias"] = np.take(round_to(learned, stored), index, axis=1)
     return Tensors(tensors)

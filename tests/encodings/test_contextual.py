@@ -101,7 +101,7 @@ def test_blocks_of_queries_join_to_the_whole(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_allclose(cope(QUERY, key=KEY, table=ROWS)["bias"], made[1], atol=1e-6)
 
 
-@pytest.mark.parametrize("side", [1, 3, 5])
+@pytest.mark.parametrize("side", [1, 3, 5, 7])
 @pytest.mark.parametrize("grid", [(4, 6), (1, 7), (2, 2)])
 def test_peg_equals_a_plain_loop(grid: tuple[int, int], side: int) -> None:
     height, width = grid

@@ -34,6 +34,14 @@ def test_sparse_distances_are_taken_one_by_one() -> None:
     assert over_distances(lambda d: d, np.zeros((3, 0), np.int64)).shape == (3, 0)
 
 
+def test_one_distance_and_unsigned_ones() -> None:
+    assert over_distances(lambda d: np.stack([d, 2 * d]), np.array(3)).tolist() == [3, 6]
+    right = np.array([0, 1, 200], np.uint8)
+    np.testing.assert_array_equal(over_distances(np.negative, right), [0, -1, -200])
+    few = TOKENS[:4].astype(np.uint8)
+    np.testing.assert_array_equal(alibi(few, few, heads=2), alibi(TOKENS[:4], TOKENS[:4], heads=2))
+
+
 def test_head_table_finds_its_rows() -> None:
     table = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(head_table(table, 3, rows_are="rows"), table)

@@ -32,6 +32,13 @@ def test_class_token_has_three_rows_behind_the_offsets() -> None:
     assert index[0, 0] == 17
 
 
+def test_v2_bias_of_large_outputs_is_0_and_16() -> None:
+    outputs = np.array([[-1000.0], [0.0], [1000.0]])
+    with np.errstate(over="raise"):
+        bias = swin(window=(1, 2), version="2", table=outputs)["bias"]
+    assert sorted(set(bias.ravel().tolist())) == [0.0, 8.0, 16.0]
+
+
 def test_v2_coordinates_run_to_log_of_nine() -> None:
     table = swin(window=(8, 4), version="2", dtype="float64")["relative_coords_table"]
     assert table.shape == (15, 7, 2)
