@@ -14,7 +14,7 @@ pytestmark = pytest.mark.interop
 BATCH, HEADS, LENGTH, WIDTH = 2, 3, 10, 16
 
 
-def contrib_session(interleaved: int) -> "onnxruntime.InferenceSession":
+def contrib_session(interleaved: int) -> onnxruntime.InferenceSession:
     """A model of the one operator com.microsoft.RotaryEmbedding: x, position_ids, cos_cache, sin_cache."""
     from onnx import TensorProto, helper
 
