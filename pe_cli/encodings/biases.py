@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype, round_to
-from pe_cli.encodings.distances import check_heads, checked, differences, over_distances, refuse, require_room
+from pe_cli.encodings.distances import (
+    check_heads,
+    checked,
+    differences,
+    over_distances,
+    refuse,
+    require_room,
+    signed,
+)
 from pe_cli.encodings.draws import in_turn
 from pe_cli.errors import PeError
 from pe_cli.kernels import geometric, rotation_blocks
@@ -91,7 +99,8 @@ def alibi(
         raise PeError(f"--form {form} goes by the keys' positions: give --len, not --distances")
     if queries is not None and not np.array_equal(queries, keys):
         raise PeError(f"--form {form} is the same for every query: give --len, no --q-len or --positions")
-    shifted = keys - keys.max() if form == "mpt" else keys
+    where = signed(keys)
+    shifted = where - where.max() if form == "mpt" else where
     return round_to(slopes[:, None] * shifted, dtype)
 
 
@@ -243,6 +252,7 @@ def fire(
     network = _fire_network(
         check_heads(heads), width, seed, (hidden_weight, hidden_bias, output_weight, output_bias)
     )
+    queries, keys = signed(queries), signed(keys)
     if threshold == 0 and (queries == 0).any():
         raise PeError("--threshold 0: the query at position 0 has nothing to be relative to")
     w1, b1, w2, b2 = network.values()

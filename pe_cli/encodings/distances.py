@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from pe_cli.dtypes import round_to
 from pe_cli.errors import PeError, no_such
@@ -50,12 +50,17 @@ def differences(
     """Key minus query, (q, k), or the distances given instead."""
     if queries is not None and keys is not None:
         require_room((len(queries), len(keys)), np.int64)
-        signed = [where.astype(np.int64) if where.dtype.kind == "u" else where for where in (keys, queries)]
-        pairs: NDArray[Any] = signed[0][None, :] - signed[1][:, None]
+        pairs: NDArray[Any] = signed(keys)[None, :] - signed(queries)[:, None]
         return pairs
     if distances is None:
         raise PeError("which pairs? Give --len N, or --q-len and --k-len, or --distances A:B")
     return distances
+
+
+def signed(positions: ArrayLike) -> NDArray[Any]:
+    """Positions as an array of which differences can be taken."""
+    where = np.asarray(positions)
+    return where.astype(np.int64) if where.dtype.kind == "u" else where
 
 
 def require_room(shape: tuple[int, ...], dtype: DTypeLike) -> None:

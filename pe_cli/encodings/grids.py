@@ -7,27 +7,26 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pe_cli.errors import PeError
 
 
-def cells(
-    rows: NDArray[Any], sides: tuple[int, ...], *, by_columns: bool = False
-) -> tuple[NDArray[Any], ...]:
+def cells(rows: ArrayLike, sides: tuple[int, ...], *, by_columns: bool = False) -> tuple[NDArray[Any], ...]:
     """The coordinates of row numbers (n,) of a grid, an array (n,) for each axis; the last axis runs fastest.
 
     With `by_columns` the first axis does. Raises PeError for what is no row of the grid.
     """
-    if rows.dtype.kind not in "iu" or rows.ndim != 1:
+    where = np.asarray(rows)
+    if where.dtype.kind not in "iu" or where.ndim != 1:
         raise PeError("rows of a grid are numbered by integers")
     count = math.prod(sides)
-    outside = (rows < 0) | (rows >= count)
+    outside = (where < 0) | (where >= count)
     if outside.any():
         raise PeError(
-            f"row {rows[outside][0]} is outside a grid of {spell(sides, 'x')}, rows 0 to {count - 1}"
+            f"row {where[outside][0]} is outside a grid of {spell(sides, 'x')}, rows 0 to {count - 1}"
         )
-    found: tuple[NDArray[Any], ...] = np.unravel_index(rows, sides[::-1] if by_columns else sides)
+    found: tuple[NDArray[Any], ...] = np.unravel_index(where, sides[::-1] if by_columns else sides)
     return found[::-1] if by_columns else found
 
 

@@ -17,6 +17,7 @@ from pe_cli.encodings.distances import (
     over_distances,
     refuse,
     require_room,
+    signed,
 )
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors
@@ -148,6 +149,7 @@ def tupe(
     heads_first : the relative table is (heads, rows), where its two sides are equal and it cannot be seen
     dtype : element type of the biases (float32)
     """
+    queries, keys = signed(queries), signed(keys)
     if num_buckets % 2:
         raise PeError(f"--num-buckets {num_buckets}: both directions need an even number")
     index = over_distances(

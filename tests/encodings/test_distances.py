@@ -70,3 +70,19 @@ def test_what_cannot_fit_is_refused_before_it_is_begun(call, monkeypatch: pytest
     monkeypatch.setattr(memory, "machine_memory", lambda: 4000)
     with pytest.raises(PeError, match=r"needs .* of memory, this machine has 3\.91 KiB"):
         call()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda q, k: alibi(q, k, heads=2),
+        lambda q, k: alibi(q, k, heads=2, form="mpt"),
+        lambda q, k: fire(q, k, heads=2)["bias"],
+        lambda q, k: tupe(q, k)["relative_index"],
+        lambda q, k: deberta(q, k)["relative_index"],
+    ],
+)
+def test_positions_may_be_lists_or_unsigned(function) -> None:
+    want = function(TOKENS[:5], TOKENS[:5])
+    np.testing.assert_array_equal(function([0, 1, 2, 3, 4], [0, 1, 2, 3, 4]), want)
+    np.testing.assert_array_equal(function(TOKENS[:5].astype(np.uint8), TOKENS[:5].astype(np.uint8)), want)
