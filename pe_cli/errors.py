@@ -24,6 +24,11 @@ def no_such(kind: str, given: str, known: Iterable[str]) -> PeError:
     return PeError(f"no {kind} {given!r}; {remedy}")
 
 
+def option_name(parameter: str) -> str:
+    """A parameter as it is typed: `original_len` is `--original-len`."""
+    return "--" + parameter.replace("_", "-")
+
+
 LONGEST = 1000
 
 

@@ -19,6 +19,7 @@ from pe_cli.phases import polynomial
 
 WORDS_PER_COUNT = 4
 LARGEST_SEED = 2**128 - 1
+LARGEST_STD = 1e30  # of a table: above it not even float32 would hold the values
 VALUES_AT_ONCE = 16384
 
 # Wichura 1988, "Algorithm AS 241: the percentage points of the normal distribution", PPND16: numerators and

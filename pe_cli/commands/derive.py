@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pe_cli.commands import docstring
 from pe_cli.dtypes import FLOATS
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.signature import Choice, Source
 
 OPPOSITES = {"bidirectional": "causal"}
@@ -45,7 +45,7 @@ class Parameter:
 
     @property
     def option(self) -> str:
-        return "--" + RENAMED.get(self.name, self.name).replace("_", "-")
+        return option_name(RENAMED.get(self.name, self.name))
 
     def declarations(self) -> list[str]:
         if self.type is bool:

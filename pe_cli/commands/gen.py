@@ -16,7 +16,7 @@ from pe_cli import catalogue, positions
 from pe_cli.commands import derive, docstring, options
 from pe_cli.commands.emit import Request, emit
 from pe_cli.dtypes import FLOATS
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, option_name
 from pe_cli.memory import require_memory
 from pe_cli.render.progress import shown
 from pe_cli.signature import Source, Tensors
@@ -294,7 +294,7 @@ def command_words(
 
 def spelled_shared(name: str, value: Any) -> list[str]:
     """The words that give a shared option."""
-    option, text = f"--{name.replace('_', '-')}", str(value)
+    option, text = option_name(name), str(value)
     return [f"{option}={text}"] if text.startswith("-") else [option, text]
 
 

@@ -16,7 +16,7 @@ from pe_cli import positions
 from pe_cli.commands import gen, options
 from pe_cli.commands.emit import Request, emit
 from pe_cli.dtypes import FLOATS
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.models import Resolved, resolve
 from pe_cli.models import side as side_tables
 from pe_cli.models.resolved import EVERY_LENGTH
@@ -184,7 +184,7 @@ def _chosen_rows(encoding: gen.Encoding, rows: Rows) -> Any:
         value = getattr(rows, field.name)
         if field.name not in taken and value not in (None, 0):
             raise PeError(
-                f"--{field.name.replace('_', '-')} {value}: this model uses {encoding.name}, which does not take it"
+                f"{option_name(field.name)} {value}: this model uses {encoding.name}, which does not take it"
             )
     return group(**{name: getattr(rows, name) for name in taken})
 
@@ -251,7 +251,7 @@ def _command_words(which: Which, rows: Rows, naming: options.Naming) -> list[str
             if field.name == "config" or value == field.default or value is None:
                 continue
             if isinstance(value, bool):
-                words.append(f"--{'' if value else 'no-'}{field.name.replace('_', '-')}")
+                words.append(option_name(field.name if value else f"no_{field.name}"))
             else:
                 words += gen.spelled_shared(field.name, value)
     return words

@@ -23,7 +23,7 @@ from pe_cli.encodings.distances import (
     signed,
 )
 from pe_cli.encodings.draws import in_turn
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, option_name
 from pe_cli.kernels import geometric, rotation_blocks
 from pe_cli.randomness import uniform_rows
 from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors
@@ -275,7 +275,7 @@ def _fire_network(
     heads: int, width: int | None, seed: int | None, given: tuple[NDArray[Any] | None, ...]
 ) -> dict[str, NDArray[np.float64]]:
     names = ("hidden_weight", "hidden_bias", "output_weight", "output_bias")
-    options = ["--" + name.replace("_", "-") for name in names]
+    options = [option_name(name) for name in names]
     if all(array is None for array in given):
         width = FIRE_WIDTH if width is None else width
         if width < 1:

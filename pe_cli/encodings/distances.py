@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from pe_cli.dtypes import round_to
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.memory import require_memory
 from pe_cli.signature import Choice
 
@@ -89,11 +89,9 @@ def check_heads(heads: int) -> int:
 
 def refuse(why: str, **given: Any) -> None:
     """An error where an option was given that has nothing to act on: nothing is accepted and ignored."""
-    named = [
-        name.replace("_", "-") for name, value in given.items() if value is not None and value is not False
-    ]
+    named = [option_name(name) for name, value in given.items() if value is not None and value is not False]
     if named:
-        raise PeError(f"{', '.join(f'--{name}' for name in named)}: {why}")
+        raise PeError(f"{', '.join(named)}: {why}")
 
 
 def head_table(

@@ -14,7 +14,6 @@ from pe_cli.encodings.sinusoidal import sinusoidal
 from pe_cli.errors import PeError, no_such
 from pe_cli.signature import Choice, Positions
 
-LARGEST_STD = 1e30  # above it not even float32 would hold the values
 DEFAULT_STD = 0.02
 DEFAULT_CUT = 2.0
 
@@ -83,7 +82,7 @@ def learned(
     if init not in DRAWS:
         raise no_such("init", init, (*DRAWS, *FIXED))
     width = DEFAULT_STD if std is None else std
-    if not 0 <= width <= LARGEST_STD:
+    if not 0 <= width <= randomness.LARGEST_STD:
         raise PeError(f"std {width:g} is not a standard deviation")
     end = DEFAULT_CUT if cut is None else cut
     if not end > 0:

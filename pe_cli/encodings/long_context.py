@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli.encodings.distances import require_room
 from pe_cli.encodings.draws import distinct_integers
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.randomness import uniform_rows
 from pe_cli.signature import Tensors
 
@@ -28,9 +28,12 @@ def apply_scheme(scheme: str, length: int, options: Mapping[str, Any]) -> Tensor
         raise PeError(f"--len {length}: at least one token is needed")
     rule = SCHEMES[name]
     known = {n: p.default for n, p in inspect.signature(rule).parameters.items() if n != "length"}
-    unused = [_option(n) for n in options if n not in known]
+    unused = [option_name(n) for n in options if n not in known]
     missing = [
-        _option(n) for n, default in known.items() if default is inspect.Parameter.empty if n not in options
+        option_name(n)
+        for n, default in known.items()
+        if default is inspect.Parameter.empty
+        if n not in options
     ]
     if unused:
         raise PeError(f"--scheme {scheme} does not use {', '.join(unused)}")
@@ -47,7 +50,7 @@ def apply_scheme(scheme: str, length: int, options: Mapping[str, Any]) -> Tensor
     }
     for option, value in options.items():
         if option in lowest and value < lowest[option]:
-            raise PeError(f"{_option(option)} {value}: it must be at least {lowest[option]}")
+            raise PeError(f"{option_name(option)} {value}: it must be at least {lowest[option]}")
     return rule(length, **options)
 
 
@@ -156,10 +159,6 @@ def _causal_distances(length: int) -> NDArray[np.int64]:
     tokens = np.arange(length)
     distances: NDArray[np.int64] = tokens[:, None] - tokens
     return np.maximum(distances, NOT_SEEN, out=distances)
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 SCHEMES: dict[str, Callable[..., Tensors]] = {

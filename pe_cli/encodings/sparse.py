@@ -17,10 +17,9 @@ from pe_cli.encodings.grids import spell
 from pe_cli.encodings.long_context import ALIASES, SCHEMES, apply_scheme
 from pe_cli.errors import PeError
 from pe_cli.kernels import geometric, rotations
-from pe_cli.randomness import normal_rows
+from pe_cli.randomness import LARGEST_STD, normal_rows
 from pe_cli.signature import Choice, DTypeName, Ints, Positions, Tensors
 
-LARGEST_STD = 1e30  # above it not even float32 would hold the values
 LONGEST_ROW = 1 << 31
 
 
