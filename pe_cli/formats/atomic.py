@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import signal
 import stat
 import threading
@@ -130,7 +129,7 @@ def _straight(label: str) -> Iterator[Output]:
 
 def _whole(label: str, target: str, replaced: os.stat_result | None, force: bool) -> Iterator[Output]:
     folder = os.path.dirname(target)
-    temporary = os.path.join(folder, f".pe-{secrets.token_hex(8)}.tmp")
+    temporary = os.path.join(folder, f".pe-{os.urandom(8).hex()}.tmp")
     try:
         with _open_temporary(label, folder, temporary) as (fd, named):
             yield Output(fd, label, True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import stat
-import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -128,6 +127,8 @@ class ByteInput:
 
     def spooled(self) -> tuple[ByteInput, IO[bytes]]:
         """All of the input as a file that can seek: an unnamed temporary file, as large as the input; close it."""
+        import tempfile  # with all it brings, for nothing in most runs
+
         file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
         buffer = memoryview(bytearray(_BLOCK))
         try:
