@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.windows import swin
 from pe_cli.formats import TensorSpec
 
 
@@ -99,6 +98,8 @@ def window_buffers(
     tensors: Mapping[str, TensorSpec], table: str, window: Sequence[int], class_rows: int
 ) -> Iterator[BufferChange]:
     """Swin's and BEiT's `relative_position_index` beside a bias table; masks that the loader makes again are left out."""
+    from pe_cli.encodings.windows import swin
+
     beside = table.rpartition(".")[0]
     for name, spec in tensors.items():
         if name == f"{beside}.relative_position_index":

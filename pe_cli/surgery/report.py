@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.surgery.layout import Layout
-from pe_cli.surgery.rows import Outliers
+from pe_cli.surgery.rows import Outliers, median
 from pe_cli.taps import FRESH
 
 LAGS = (1, 2, 4)
@@ -111,7 +111,7 @@ def geometry(body: NDArray[Any], size: NDArray[np.float64], line: int, first: in
 
     `first` is the number of the first row in its table, for the place of the seam.
     """
-    middle = (float(np.median(size)), float(size.min()), float(size.max()))
+    middle = (median(size), float(size.min()), float(size.max()))
     cosine, seam = {}, None
     for lag in LAGS:
         if line <= lag:
@@ -121,7 +121,7 @@ def geometry(body: NDArray[Any], size: NDArray[np.float64], line: int, first: in
         values = values[np.isfinite(values)]
         if not len(values):
             continue
-        cosine[lag] = float(np.median(values))
+        cosine[lag] = median(values)
         if lag == 1:
             least = min(parts, key=lambda part: float(np.nanmin(part[1], initial=2)))
             place = int(np.nanargmin(np.where(np.isnan(least[1]), 2, least[1])))
@@ -176,7 +176,7 @@ def warn(report: TableReport, made: NDArray[np.float64], growing: bool) -> None:
     """Add what the numbers of `report` give reason to warn of; `made` are the norms of rows that are no copies."""
     before, after = report.before, report.after
     if len(made) and before.norm[0] > 0:
-        ratio = float(np.median(made)) / before.norm[0]
+        ratio = median(made) / before.norm[0]
         if ratio < SHORT_NORM:
             report.warnings.append(f"made rows are shorter than old ones: {ratio:.2f} of their median norm")
         ceiling = max(
