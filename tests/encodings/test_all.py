@@ -55,6 +55,8 @@ def example(name: str, *more: str, without: tuple[str, ...] = (), output: str) -
     words = [
         word for word in words if not word.startswith(tuple(f"{option}=" for option in without or ("\0",)))
     ]
+    if "--len" in without:
+        words = [word for word in words if word != "--bidirectional"]  # it says which rows --len means
     return ["gen", name, *words, *more, "-q", "--force", "-o", output]
 
 
