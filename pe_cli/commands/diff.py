@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
@@ -50,6 +51,9 @@ def diff_command(
     """
     if a == "-" and b == "-":
         raise PeError("both sides are '-': stdin can be read once; save one of them to a file")
+    for option, value in (("--atol", atol), ("--rtol", rtol)):
+        if not math.isfinite(value):
+            raise PeError(f"{option} {value}: a finite number is needed")
     tolerance = Tolerance(atol, rtol, ulp)
     named = (
         tensor_a is not None or split_spec(a)[1] is not None,

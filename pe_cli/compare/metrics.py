@@ -92,6 +92,11 @@ PLACES = {
 }
 
 
+def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Without the axes of length 1, which hold nothing."""
+    return tuple(n for n in shape if n != 1)
+
+
 class Comparison:
     """Two tensors of one shape, compared row block by row block."""
 
@@ -117,6 +122,8 @@ class Comparison:
                 self._count_nans(found, a)
             return
         found.equal_bytes = False
+        if (a.dtype.kind == "c") != (b.dtype.kind == "c"):
+            a, b = a.astype(np.complex128, copy=False), b.astype(np.complex128, copy=False)
         rows = len(a)
         x, y = _numbers(a, self.working).reshape(rows, -1), _numbers(b, self.working).reshape(rows, -1)
         difference, size = spare.two(x.shape, self.working)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.compare.explain import Cause, Explanation, explain
-from pe_cli.compare.metrics import Comparison, Metrics, Spare, Tolerance
+from pe_cli.compare.metrics import Comparison, Metrics, Spare, Tolerance, squeezed
 from pe_cli.compare.spectrum import spectral_causes
 from pe_cli.compare.stream import compare
 from pe_cli.errors import PeError
@@ -36,9 +36,7 @@ class Difference:
 
     @property
     def same_shape(self) -> bool:
-        return (
-            self.a is not None and self.b is not None and _squeezed(self.a.shape) == _squeezed(self.b.shape)
-        )
+        return self.a is not None and self.b is not None and squeezed(self.a.shape) == squeezed(self.b.shape)
 
     @property
     def equal(self) -> bool:
@@ -139,10 +137,6 @@ def _numbers(m: Metrics) -> dict[str, Any]:
     }
 
 
-def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(n for n in shape if n != 1)
-
-
 def compare_sources(a: Source, b: Source, named: tuple[bool, bool], tolerance: Tolerance) -> Report:
     """Compare what was named, or the only tensors, or all tensors with a name in common.
 
@@ -183,7 +177,7 @@ def _compare_pair(a: Source, name_a: str, b: Source, name_b: str, tolerance: Tol
     pair = Difference(a.spec(name_a), b.spec(name_b))
     assert pair.a is not None
     assert pair.b is not None
-    if pair.same_shape and pair.a.shape == pair.b.shape:
+    if pair.same_shape:
         pair.metrics = compare(a, name_a, b, name_b, tolerance)
         if pair.metrics.same:
             return pair
@@ -192,14 +186,9 @@ def _compare_pair(a: Source, name_a: str, b: Source, name_b: str, tolerance: Tol
         pair.explanation.notes.append("a pipe is read once: give a file to have the difference explained")
         return pair
     pair.sample = left, right
-    if pair.metrics is None and pair.same_shape:
-        pair.metrics = _measure(
-            left.reshape(_squeezed(left.shape)), right.reshape(_squeezed(right.shape)), tolerance
-        )
-        if pair.metrics.same:
-            return pair
     companions = _companions(a, name_a), _companions(b, name_b)
-    pair.explanation = explain(left, right, names=(name_a, name_b), companions=companions)
+    if left.size and right.size:
+        pair.explanation = explain(left, right, names=(name_a, name_b), companions=companions)
     if pair.a.shape and len(left) < pair.a.shape[0]:
         pair.explanation.notes.append(f"causes: from the first {len(left)} rows")
     if pair.metrics is None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.compare.metrics import Comparison, Metrics, Spare, Tolerance
+from pe_cli.compare.metrics import Comparison, Metrics, Spare, Tolerance, squeezed
 from pe_cli.dtypes import numpy_dtype
 from pe_cli.errors import PeError
 from pe_cli.formats import TensorSpec
@@ -34,16 +34,16 @@ def compare(
     tolerance: Tolerance,
     progress: Callable[[int], None] | None = None,
 ) -> Metrics:
-    """Compare two tensors of the same shape; `progress` is told the bytes done of one side."""
+    """Compare two tensors of the same shape, axes of length 1 aside; `progress` is told the bytes done of one side."""
     spec_a, spec_b = a.spec(name_a), b.spec(name_b)
-    comparison = Comparison(spec_a.shape, spec_a.dtype, spec_b.dtype, tolerance)
+    comparison = Comparison(squeezed(spec_a.shape), spec_a.dtype, spec_b.dtype, tolerance)
     whole = comparison.empty()
     if spec_a.size == 0:
         return whole
     spans = a.span(name_a), b.span(name_b)
     if spans[0] is None or spans[1] is None:
         spare = Spare()
-        for first, x, y in _walk(a, spec_a, b, spec_b):
+        for first, x, y in _walk(a, spec_a, b, spec_b, comparison.rows):
             comparison.block(whole, first, x, y, spare)
             if progress:
                 progress(x.nbytes)
@@ -104,12 +104,12 @@ def _fill(descriptor: int, offset: int, part: NDArray[Any], spec: TensorSpec) ->
         done += got
 
 
-def _walk(a: Source, spec_a: TensorSpec, b: Source, spec_b: TensorSpec) -> Blocks:
-    """Blocks of the same rows from two sources that are read forward."""
-    if not spec_a.shape:
+def _walk(a: Source, spec_a: TensorSpec, b: Source, spec_b: TensorSpec, count: int) -> Blocks:
+    """Blocks of the same of `count` rows from two sources that are read forward."""
+    if not (spec_a.shape and spec_b.shape):
         yield 0, a.read(spec_a.name).reshape(1, 1), b.read(spec_b.name).reshape(1, 1)
         return
-    items = spec_a.size // spec_a.shape[0]
+    items = spec_a.size // count
     rows = max(1, BLOCK_BYTES // (items * max(numpy_dtype(s.dtype).itemsize for s in (spec_a, spec_b))))
     pieces = a.flat(spec_a.name, items=rows * items), b.flat(spec_b.name, items=rows * items)
     first = 0
