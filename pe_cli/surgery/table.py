@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.formats import TensorSpec
+from pe_cli.memory import require_memory
 from pe_cli.resample import METHODS, axis_taps
 from pe_cli.surgery import sinusoids
 from pe_cli.surgery.find import Kind
 from pe_cli.surgery.layout import Layout
 from pe_cli.surgery.presets import REGENERATE, Way, advice
 from pe_cli.surgery.report import TableReport, account, geometry, warn
-from pe_cli.surgery.rows import Outliers, norms, outliers
+from pe_cli.surgery.rows import Outliers, median, norms, outliers
 from pe_cli.taps import FRESH, filler, resample, row_sources
 
 # Told the rows (n, d) of a table before and after its change.
@@ -52,6 +53,8 @@ class TableChange:
         end = layout.prefix + layout.usable
         body = rows[layout.prefix : end]
         total = layout.prefix + prod(self.sizes) + layout.suffix
+        nbytes = 2 * total * rows.shape[1] * rows.dtype.itemsize  # it, and what it is made from
+        require_memory(nbytes, f"a table of {total} rows", "ask for fewer")
         made = np.empty((total, rows.shape[1]), rows.dtype)
         made[: layout.prefix] = rows[: layout.prefix]
         made[total - layout.suffix :] = rows[end:]
@@ -145,7 +148,7 @@ class TableChange:
             rounding=max(worst, default=0.0),
             before=geometry(body, sizes, layout.old[-1], layout.prefix),
             after=geometry(inner, new_sizes, self.sizes[-1], layout.prefix),
-            made_norm=float(np.median(fresh)) if len(fresh) else None,
+            made_norm=median(fresh) if len(fresh) else None,
             outliers=found,
             notes=notes,
         )
