@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pe_cli.errors import PeError, no_such
@@ -17,40 +17,37 @@ REGENERATE = "regenerate"
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings of an original implementation, and where they come from."""
+    """Settings of an original implementation, where they come from, and its method for each kind of table it resizes."""
 
     source: str
-    method: str
+    methods: Mapping[Kind, str]
     anchor: Anchor = "half"
     antialias: bool = False
     keep: int = 20
     scale_offset: float = 0.0
-    instead: Mapping[Kind, str] = field(default_factory=dict)  # methods for kinds that it treats otherwise
-
-    def method_for(self, kind: Kind) -> str:
-        """The method for tables of `kind`."""
-        return self.instead.get(kind, self.method)
 
 
 PRESETS = {
-    "timm": Preset("timm resample_abs_pos_embed, open_clip", "cubic", antialias=True),
+    "timm": Preset("timm resample_abs_pos_embed, open_clip", {"grid": "cubic"}, antialias=True),
     "torch": Preset(
-        "torch F.interpolate as in transformers, MAE, DeiT, DINO", "cubic", instead={"sequence": "linear"}
+        "torch F.interpolate as in transformers, MAE, DeiT, DINO, open_clip's text, ViTDet",
+        {"grid": "cubic", "window": "cubic", "sequence": "linear", "relative": "linear"},
     ),
-    "dinov2": Preset("DINO and DINOv2 (scale of new size + 0.1)", "cubic", scale_offset=0.1),
-    "jax": Preset("ViT-JAX and big_vision (scipy zoom, order 1)", "linear", anchor="ends"),
-    "torchvision": Preset("torchvision interpolate_embeddings", "cubic", anchor="ends"),
-    "swin": Preset("Swin's bias tables", "cubic"),
-    "beit": Preset("BEiT's geometric knots", "knots", instead={"grid": "cubic", "sequence": "linear"}),
-    "long-clip": Preset("Long-CLIP (77 -> 248: 20 rows kept)", "stretch", anchor="left"),
-    "longformer": Preset("Longformer's copies", "tile"),
+    "dinov2": Preset("DINO and DINOv2 (scale of new size + 0.1)", {"grid": "cubic"}, scale_offset=0.1),
+    "jax": Preset("ViT-JAX and big_vision (scipy zoom, order 1)", {"grid": "linear"}, anchor="ends"),
+    "torchvision": Preset("torchvision interpolate_embeddings", {"grid": "cubic"}, anchor="ends"),
+    "swin": Preset("Swin's bias and position tables", {"window": "cubic", "grid": "cubic"}),
+    "beit": Preset("BEiT's geometric knots", {"window": "knots", "grid": "cubic"}),
+    "long-clip": Preset("Long-CLIP (77 -> 248: 20 rows kept)", {"sequence": "stretch"}, anchor="left"),
+    "longformer": Preset("Longformer's copies", {"sequence": "tile"}),
 }
 DEFAULTS: dict[Kind, Preset] = {
-    "sequence": Preset("", "linear", anchor="ends"),
-    "grid": Preset("", "cubic", antialias=True),
-    "window": Preset("", "cubic"),
-    "relative": Preset("", "linear"),
+    "sequence": Preset("", {"sequence": "linear"}, anchor="ends"),
+    "grid": Preset("", {"grid": "cubic"}, antialias=True),
+    "window": Preset("", {"window": "cubic"}),
+    "relative": Preset("", {"relative": "linear"}),
 }
+SIZES: dict[Kind, str] = {"sequence": "--len", "grid": "--grid", "window": "--window", "relative": "--len"}
 # Method names of the command line that are not in `resample`.
 NAMES = (*METHODS, "bilinear", "bicubic", REGENERATE)
 
@@ -163,13 +160,17 @@ class Way:
 
 def settle(request: Request, kind: Kind, axes: int, *, known: bool) -> Way:
     """The way for a table of `kind` with `axes` axes; `known` is whether its name says what it is."""
-    default = DEFAULTS[kind]
-    base = PRESETS[request.preset] if request.preset else default
-    name = request.method or base.method_for(kind)
+    base = PRESETS[request.preset] if request.preset else DEFAULTS[kind]
     told = (request.method, request.preset, request.anchor, request.antialias)
     chosen = any(value is not None for value in told)
-    if kind == "relative" and request.kind != "sequence":  # moves along with a grid, in the way of ViTDet
-        name, base, request = default.method, default, Request(grid=request.grid, window=request.window)
+    along = kind != request.kind and request.kind != "sequence"  # moves along with a grid
+    if along and (
+        kind == "relative" or kind not in base.methods
+    ):  # in the way of ViTDet, or in that of its kind
+        base, request = DEFAULTS[kind], Request(grid=request.grid, window=request.window)
+    if kind not in base.methods:
+        raise _not_for(str(request.preset), kind)
+    name = request.method or base.methods[kind]
     name = {"bilinear": "linear", "bicubic": "cubic"}.get(name, name)
     rule = METHODS.get(name)
     anchor = base.anchor
@@ -199,6 +200,12 @@ def settle(request: Request, kind: Kind, axes: int, *, known: bool) -> Way:
     if request.outliers in ("keep", "ignore"):
         policy = "keep" if request.outliers == "keep" else "ignore"
     return Way(name, options, policy, chosen)
+
+
+def _not_for(preset: str, kind: Kind) -> PeError:
+    resized = " and ".join(dict.fromkeys(SIZES[own] for own in PRESETS[preset].methods))
+    others = ", ".join(name for name, other in PRESETS.items() if kind in other.methods)
+    return PeError(f"--preset {preset} is for {resized}; for {SIZES[kind]} there are {others}")
 
 
 def _refuse_what_is_not_read(request: Request, name: str, reads: Sequence[str]) -> None:
