@@ -198,6 +198,34 @@ def test_a_table_of_both_families_says_so() -> None:
     assert known(table, "rope")["layout"] == "sin-cos"
 
 
+@pytest.mark.parametrize("base", [10000.0, 150000.0, 55366521.07])
+def test_order_of_sines_and_cosines_tells_the_likelier_family(base: float) -> None:
+    """Position tables begin with the sines, caches of rotary embeddings with the cosines."""
+    angles = waves(np.arange(300), base, 40)
+    sines_first = known(round_to(np.concatenate([np.sin(angles), np.cos(angles)], 1), "float16"))
+    assert (sines_first["encoding"], sines_first["style"]) == ("sinusoidal", "paper-cat")
+    assert "rope layout sin-cos" in sines_first["ambiguous"]
+    cosines_first = known(round_to(np.concatenate([np.cos(angles), np.sin(angles)], 1), "float16"))
+    if base == 10000:
+        assert (cosines_first["style"], cosines_first["layout"]) == ("diffusion", "cos-sin")
+    else:
+        assert (cosines_first["encoding"], cosines_first["layout"]) == ("rope", "cos-sin")
+        assert "sinusoidal style diffusion" in cosines_first["ambiguous"]
+
+
+@pytest.mark.parametrize(
+    ("shift", "base", "style"),
+    [(1, 10000.0, "t2t"), (1, 500000.0, "t2t"), (0, 7391.5, "paper-cat"), (1, 7391.5, "paper-cat")],
+)
+def test_a_frequency_shift_is_told_by_a_round_base_only(shift: int, base: float, style: str) -> None:
+    angles = waves(np.arange(256), base, 24, 24 - shift)
+    told = known(round_to(np.concatenate([np.sin(angles), np.cos(angles)], 1), "float16"))
+    assert told["style"] == style
+    assert told["base"] == pytest.approx(base if style == "t2t" or not shift else base ** (24 / 23), rel=1e-3)
+    if style != "t2t":
+        assert any(note.startswith("style t2t") for note in told["ambiguous"])
+
+
 def test_searched_factors_are_found_with_an_assumed_base() -> None:
     factors = np.linspace(1, 40, 48)
     table = table_of(
@@ -310,6 +338,7 @@ def test_a_real_learned_table() -> None:
         name = next(n for n in source.tensors if n.endswith("position_embeddings.weight"))
         told = known(source.read(name), name)
         assert (told["encoding"], told["rows"], told["dim"]) == ("learned", 512, 384)
+        assert "grid" not in told
         assert describe_checkpoint(source.tensors)[name].encoding == "learned"
 
 
@@ -323,6 +352,9 @@ def test_learned_grid_prefix_and_untrained_tail() -> None:
     table = np.concatenate([rng.standard_normal((1, 48)), grid.reshape(-1, 48)])
     told = known(table)
     assert (told["grid"], told["prefix_rows"]) == ("14x14", 1)
+    periods = np.outer(np.arange(196), [2 * np.pi / 14, 0.11, 0.3])
+    periodic = np.concatenate([np.cos(periods), np.sin(periods)], 1) @ rng.standard_normal((6, 48))
+    assert "grid" not in known(periodic + 0.3 * rng.standard_normal(periodic.shape))
     line = np.cumsum(rng.standard_normal((300, 64)), axis=0)
     line[250:] = 0.02 * rng.standard_normal((50, 64))
     assert abs(known(line)["untrained_tail"] - 50) <= 2

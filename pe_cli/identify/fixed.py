@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.identify.laws import Law, digits_of, roundest, sinusoid_laws, variants
+from pe_cli.identify.laws import USUAL_BASE, Law, roundest, sinusoid_laws, variants
 from pe_cli.identify.precision import Precision
 from pe_cli.identify.ramps import rope_laws
 from pe_cli.identify.regenerate import Match, match_rotation, rope_frequencies
 from pe_cli.identify.rotation import Rotation, decode
-from pe_cli.kernels import geometric
+from pe_cli.kernels import geometric, rotations
 
 Array = NDArray[np.float64]
 
@@ -32,6 +32,12 @@ class Solved:
     match: Match
     frequencies: Sequence[Any]
     even: bool
+    dim: int = 0  # by which the exponents are divided
+    likelihood: int = 0  # rank among the hypotheses that also reproduce the rows
+
+    @property
+    def kind(self) -> tuple[str, float | None, int]:
+        return self.law.scaling, self.shift, self.dim
 
     @property
     def start(self) -> float:
@@ -87,7 +93,60 @@ def solve(
         sharper = _by_distance_from_zero(found, precision, len(cos), width, sinusoid=sinusoid, rope=rope)
         if sharper is not None:
             solved = list(_attempt(cos, sin, sharper, precision, width, sinusoid=sinusoid, rope=rope))
-    yield from sorted(solved, key=lambda one: not one.match.exact)
+    for one in solved:
+        one.likelihood = next(k for k, other in enumerate(solved) if other.kind == one.kind)
+    for kind in {one.kind: None for one in solved}:
+        alike = [one for one in solved if one.kind == kind]
+        if not any(one.match.exact for one in alike):
+            sharper_base = polished(alike[0], cos, sin, precision)
+            if sharper_base is not None:
+                solved.append(sharper_base)
+    # a frequency shift is another way to say the same, so that the last bits do not choose it
+    exact_in = {one.law.scaling for one in solved if one.match.exact}
+    yield from sorted(
+        solved, key=lambda one: (one.law.scaling not in exact_in, one.likelihood, not one.match.exact)
+    )
+
+
+ENTRIES = 1 << 19  # that a base is fitted to
+SMALL = 1e-7
+
+
+def polished(one: Solved, cos: Array, sin: Array, precision: Precision) -> Solved | None:
+    """The same hypothesis with the base that puts every entry within half an ulp, or None where there is none.
+
+    Each entry bounds the base from both sides; of what all of them allow, the roundest number is taken.
+    """
+    rows = slice(None, None, max(1, cos.size // ENTRIES))
+    law, positions = one.law, one.positions[rows]
+    for _ in range(2):
+        try:
+            w, v = (
+                np.array([float(f) for f in _frequencies(by, one.shift, one.dim, len(one.frequencies))[0]])
+                for by in (law, replace(law, base=law.base * (1 + SMALL)))
+            )
+        except PeError:
+            return None
+        turn = np.outer(positions, (v - w) / SMALL)
+        z = rotations(positions, w, amplitude=one.amplitude)
+        low, high = -1e-2, 1e-2
+        for part, model, slope in ((cos[rows], z.real, -z.imag * turn), (sin[rows], z.imag, z.real * turn)):
+            telling = (np.abs(slope) > 1e-6) & ~np.isnan(part)
+            if not telling.any():
+                continue
+            rest, by = (part - model)[telling], slope[telling]
+            room = precision.half_ulp(part[telling]) / np.abs(by)
+            middle = rest / by
+            low, high = max(low, float((middle - room).max())), min(high, float((middle + room).min()))
+        law = replace(law, base=law.base * (1 + 0.5 * (low + high)))
+    spread = 0.5 * abs(high - low) * law.base
+    law = replace(law, base=roundest(law.base, spread) if high > low else law.base)
+    try:
+        frequencies, _ = _frequencies(law, one.shift, one.dim, len(one.frequencies))
+    except PeError:
+        return None
+    match = match_rotation(cos, sin, one.positions, frequencies, one.amplitude, precision)
+    return replace(one, law=law, frequencies=frequencies, match=match) if match.exact else None
 
 
 def _attempt(
@@ -103,7 +162,7 @@ def _attempt(
         for positions in _positions(found, law.unit * sign, frequencies, len(cos), precision):
             match = match_rotation(cos, sin, positions, frequencies, amplitude, precision)
             if match.reproduced:
-                yield Solved(law, width, shift, positions, amplitude, match, frequencies, found.even)
+                yield Solved(law, width, shift, positions, amplitude, match, frequencies, found.even, dim)
                 break
 
 
@@ -208,16 +267,14 @@ def layout_reading(
     solved: Solved, style: str | None, layout: str | None, hint: str | None
 ) -> tuple[str, list[str]]:
     """Whether a table that both families write is called sinusoidal or rope, and what else it may be."""
-    base, amplitude = solved.law.base, solved.amplitude
     if style and not layout:
         return "sinusoidal", []
     if layout and not style:
         return "rope", []
-    rope_like = solved.shift is None or (base != 10000 and digits_of(base) <= 4) or hint == "rope"
-    if (
-        hint == "sinusoidal"
-        or (hint is None and not rope_like)
-        or (base == 10000 and amplitude == 1 and hint is None)
-    ):
-        return "sinusoidal", [f"rope layout {layout}"]
-    return "rope", [f"sinusoidal style {style}"] if solved.law.scaling == "none" else []
+    rotary = solved.shift is None or solved.amplitude != 1 or hint == "rope"
+    # caches of rotary embeddings begin with the cosines, position tables with the sines; 10000 is usual in both
+    if hint is None and layout == "cos-sin":
+        rotary |= solved.law.base != USUAL_BASE
+    if rotary and hint != "sinusoidal":
+        return "rope", [f"sinusoidal style {style}"] if solved.law.scaling == "none" else []
+    return "sinusoidal", [f"rope layout {layout}"]

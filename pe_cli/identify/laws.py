@@ -122,7 +122,7 @@ def whole_step(first: float, relative_error: float) -> float | None:
 
 
 def sinusoid_laws(step: Array, error: Array, width: int) -> list[tuple[Law, int, float]]:
-    """(law, dim, shift) of a plain geometric row, roundest base first: the shift shows only in the base."""
+    """(law, dim, shift) of a plain geometric row, likeliest first: the shift shows only in the base."""
     line = geometric(step, error)
     if line is None:
         return []
@@ -135,14 +135,24 @@ def sinusoid_laws(step: Array, error: Array, width: int) -> list[tuple[Law, int,
         if dim / 2 - shift <= 0:
             continue
         found.append((Law("none", *_with_unit(_base(line, dim / 2 - shift), unit)), dim, shift))
-    found.sort(key=lambda entry: _coincidence(entry[0]))
-    chances = [_coincidence(law) for law, _, _ in found]
-    if chances[0] > 0.1:  # a base that is round only since the error is large says nothing
-        if min(chances[1:], default=0.0) < 5 * chances[0]:
-            found.sort(key=lambda entry: (entry[2], entry[1]))
+    # a shift of 1 with base b is a shift of 0 with base b^(n/(n-1)), exactly: only a round base speaks for it
+    rounder = min(found, key=lambda entry: _coincidence(entry[0]))
+    if _clearly_rounder(rounder[0], found[0][0]):
+        found.remove(rounder)
+        found.insert(0, rounder)
+    if not any(_clearly_rounder(found[0][0], law) for law, _, _ in found[1:]):
         others = [f"base {law.base:.6g} with a frequency shift of {shift:g}" for law, _, shift in found[1:]]
         found[0][0].ambiguous = tuple(others)
     return found
+
+
+ROUND_DIGITS = 3
+BY_CHANCE = 0.1  # a base that is round only since the error is large says nothing
+
+
+def _clearly_rounder(law: Law, other: Law) -> bool:
+    chance = _coincidence(law)
+    return digits_of(law.base) <= ROUND_DIGITS and chance < BY_CHANCE and 5 * chance < _coincidence(other)
 
 
 def _coincidence(law: Law) -> float:

@@ -83,6 +83,7 @@ def find_grid(rows: Array) -> tuple[int, int, int, bool] | None:
     transform = np.fft.rfft(unit, 2 * n, axis=0)
     together = np.fft.irfft((np.abs(transform) ** 2).sum(axis=1))[:n]
     by_lag = together / np.arange(n, 0, -1)
+    neighbours = np.einsum("rd,rd->r", unit[1:], unit[:-1])
     best: tuple[float, tuple[int, int, int, bool]] | None = None
     for prefix in range(min(MOST_PREFIX, n - 9) + 1):
         patches = n - prefix
@@ -96,10 +97,28 @@ def find_grid(rows: Array) -> tuple[int, int, int, bool] | None:
             if by_lag[width] < 0.05 or peak < 0.02 + noise_level(rows) / 2:
                 continue
             height = patches // width
+            if not _breaks_at_edges(neighbours[prefix:], width):
+                continue
             score = float(by_lag[width]) * (1.0 if height == width else 0.8) - 0.01 * prefix
             if best is None or score > best[0]:
                 best = score, (prefix, height, width, height == width)
     return None if best is None else best[1]
+
+
+EDGE_DROP = 0.3  # of the likeness within a grid row
+EDGE_ERRORS = 4.0
+
+
+def _breaks_at_edges(neighbours: Array, width: int) -> bool:
+    """Whether the last place of a grid row is less like the first of the next than neighbours within a row
+    are: in a line of positions with a period of `width` it is not."""
+    edge = np.arange(len(neighbours)) % width == width - 1
+    inner, across = neighbours[~edge], neighbours[edge]
+    if len(across) < 2:
+        return False
+    drop = float(inner.mean() - across.mean())
+    error = float(np.hypot(inner.std() / np.sqrt(len(inner)), inner.std() / np.sqrt(len(across))))
+    return drop > EDGE_DROP * abs(float(inner.mean())) and drop > EDGE_ERRORS * error
 
 
 def untrained_tail(rows: Array) -> int:
