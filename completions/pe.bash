@@ -104,13 +104,14 @@ _pe() {
                 --q-len) return ;;
                 --k-len) return ;;
                 --positions) return ;;
+                --shard) return ;;
                 --distances) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--table --num-buckets --max-distance --bidirectional --causal --heads-first --no-heads-first --dtype --len --q-len --k-len --positions --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--table --num-buckets --max-distance --bidirectional --causal --heads-first --no-heads-first --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen transformer-xl")
             case "$previous" in
                 --dim) return ;;
@@ -139,13 +140,14 @@ _pe() {
                 --q-len) return ;;
                 --k-len) return ;;
                 --positions) return ;;
+                --shard) return ;;
                 --distances) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--max-distance --max-right --numbering --table --dtype --len --q-len --k-len --positions --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--max-distance --max-right --numbering --table --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen alibi")
             case "$previous" in
                 --heads) return ;;
@@ -156,13 +158,14 @@ _pe() {
                 --q-len) return ;;
                 --k-len) return ;;
                 --positions) return ;;
+                --shard) return ;;
                 --distances) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--heads --form --bidirectional --causal --bias-max --dtype --len --q-len --k-len --positions --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--heads --form --bidirectional --causal --bias-max --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen kerple")
             case "$previous" in
                 --heads) return ;;
@@ -175,13 +178,14 @@ _pe() {
                 --q-len) return ;;
                 --k-len) return ;;
                 --positions) return ;;
+                --shard) return ;;
                 --distances) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--heads --kernel --bias-p --bias-a --bidirectional --causal --seed --dtype --len --q-len --k-len --positions --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--heads --kernel --bias-p --bias-a --bidirectional --causal --seed --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen sandwich")
             case "$previous" in
                 --heads) return ;;
@@ -193,13 +197,14 @@ _pe() {
                 --q-len) return ;;
                 --k-len) return ;;
                 --positions) return ;;
+                --shard) return ;;
                 --distances) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--heads --dim --first-index --center --no-center --base --dtype --len --q-len --k-len --positions --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--heads --dim --first-index --center --no-center --base --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen fire")
             case "$previous" in
                 --heads) return ;;
@@ -217,12 +222,13 @@ _pe() {
                 --q-len) return ;;
                 --k-len) return ;;
                 --positions) return ;;
+                --shard) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--heads --hidden-weight --hidden-bias --output-weight --output-bias -c --c --threshold --eps --width --bidirectional --causal --seed --dtype --len --q-len --k-len --positions --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--heads --hidden-weight --hidden-bias --output-weight --output-bias -c --c --threshold --eps --width --bidirectional --causal --seed --dtype --len --q-len --k-len --positions --shard --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen swin")
             case "$previous" in
                 --window) return ;;
@@ -308,13 +314,14 @@ _pe() {
                 --q-len) return ;;
                 --k-len) return ;;
                 --positions) return ;;
+                --shard) return ;;
                 --distances) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--position-buckets --max-relative-positions --convention --table --dtype --len --q-len --k-len --positions --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--position-buckets --max-relative-positions --convention --table --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen tupe")
             case "$previous" in
                 --heads) return ;;
@@ -333,12 +340,13 @@ _pe() {
                 --q-len) return ;;
                 --k-len) return ;;
                 --positions) return ;;
+                --shard) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--heads --table --query-weight --key-weight --query-bias --key-bias --norm-weight --norm-bias --relative-table --num-buckets --max-distance --untie-cls --no-untie-cls --heads-first --no-heads-first --dtype --len --q-len --k-len --positions --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--heads --table --query-weight --key-weight --query-bias --key-bias --norm-weight --norm-bias --relative-table --num-buckets --max-distance --untie-cls --no-untie-cls --heads-first --no-heads-first --dtype --len --q-len --k-len --positions --shard --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen cope")
             case "$previous" in
                 --query) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
@@ -569,8 +577,8 @@ _pe() {
                 --q-len) return ;;
                 --k-len) return ;;
                 --positions) return ;;
-                --distances) return ;;
                 --shard) return ;;
+                --distances) return ;;
                 --prefix-rows) return ;;
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
@@ -578,7 +586,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--component --layer-type --seq-len --layout --truncate --no-truncate --compute --grid --table --len --q-len --k-len --positions --distances --shard --prefix-rows --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--component --layer-type --seq-len --layout --truncate --no-truncate --compute --grid --table --len --q-len --k-len --positions --shard --distances --prefix-rows --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "inspect")
             case "$previous" in
                 --tensor) return ;;

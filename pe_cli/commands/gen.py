@@ -218,13 +218,14 @@ def chosen_pairs(
 
     distances = getattr(rows, "distances", None)
     if distances is not None:
-        if _asked(rows).keys() != {"distances"}:
+        if _asked(rows).keys() - {"shard"} != {"distances"}:
             raise PeError(
                 "--distances is a list instead of pairs: leave out --len, --q-len, --k-len and --positions"
             )
         where = positions.parse(distances, load_array, "--distances")
         require_memory(16 * len(where), f"--distances {distances}", "ask for fewer")
-        return {encoding.sources[Source.DISTANCES]: _integers(where.block(0, len(where)), "--distances")}
+        listed = _integers(where.block(0, len(where)), "--distances")
+        return {encoding.sources[Source.DISTANCES]: _part(listed, rows.shard)}
     k_len = rows.k_len if rows.k_len is not None else rows.len
     q_len = rows.q_len if rows.q_len is not None else rows.len
     if k_len is None or (q_len is None and rows.positions is None):
@@ -244,6 +245,7 @@ def chosen_pairs(
                 f"--q-len {q_len}: the queries are the last of the {k_len} keys, so there cannot be more"
             )
         queries = np.arange(k_len - q_len, k_len)
+    queries = _part(queries, rows.shard)
     pairs: dict[str, Any] = {}
     for source, name in encoding.sources.items():
         # A function that takes queries takes distances instead of them, not beside them.
@@ -255,6 +257,14 @@ def chosen_pairs(
             require_memory(16 * len(queries) * k_len, f"{len(queries)} x {k_len} pairs", "ask for fewer")
             pairs[name] = keys.block(0, k_len)[None, :] - queries[:, None]
     return pairs
+
+
+def _part(values: Any, shard: str | None) -> Any:
+    """The `I/N`-th block of the queries or distances."""
+    if shard is None:
+        return values
+    index, count = positions.parse_shard(shard)
+    return values[len(values) * index // count : len(values) * (index + 1) // count]
 
 
 def in_options(error: PeError, encoding: Encoding, given: Mapping[str, Any]) -> PeError:

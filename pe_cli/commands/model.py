@@ -95,10 +95,7 @@ class Which:
 class Rows(options.DistanceChoice):
     """Which rows or pairs, whatever the encoding turns out to be."""
 
-    shard: Annotated[
-        str | None,
-        typer.Option("--shard", metavar="I/N", help="Only the I-th (from 0) of N equal row blocks."),
-    ] = None
+    shard: options.Shard = None
     prefix_rows: Annotated[
         int, typer.Option("--prefix-rows", metavar="N", min=0, help="Zero rows in front.")
     ] = 0

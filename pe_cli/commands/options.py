@@ -76,16 +76,18 @@ PositionSpec = Annotated[
 ]
 
 
+Shard = Annotated[
+    str | None, typer.Option("--shard", metavar="I/N", help="Only the I-th (from 0) of N equal row blocks.")
+]
+
+
 @dataclass(frozen=True)
 class RowChoice:
     """Which rows of a row-wise encoding."""
 
     len: Length = None
     positions: PositionSpec = None
-    shard: Annotated[
-        str | None,
-        typer.Option("--shard", metavar="I/N", help="Only the I-th (from 0) of N equal row blocks."),
-    ] = None
+    shard: Shard = None
     prefix_rows: Annotated[
         int,
         typer.Option(
@@ -106,6 +108,10 @@ class PairChoice:
     positions: Annotated[
         str | None,
         typer.Option("--positions", metavar="SPEC", help="Only these query positions (see `pe gen rope`)."),
+    ] = None
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="I/N", help="Only the I-th (from 0) of N equal blocks of queries."),
     ] = None
 
 

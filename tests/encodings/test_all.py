@@ -134,3 +134,16 @@ def test_a_query_alone_has_the_bits_of_its_row_in_the_whole(name: str, inputs: P
         if array.shape != whole[key].shape:
             axis = next(i for i, size in enumerate(array.shape) if size == 2)
             assert array.tobytes() == np.ascontiguousarray(whole[key].take([7, 3], axis=axis)).tobytes()
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_shards_of_queries_joined_are_the_whole(name: str, inputs: Path) -> None:
+    whole = make(name)
+    parts = [make(name, "--shard", f"{i}/3") for i in range(3)]
+    for key, array in whole.items():
+        shapes = [part[key].shape for part in parts]
+        axis = next((i for i, size in enumerate(array.shape) if shapes[0][i] != size), None)
+        if axis is not None:
+            assert np.concatenate([part[key] for part in parts], axis=axis).tobytes() == array.tobytes()
+        else:
+            assert parts[0][key].tobytes() == array.tobytes()
