@@ -72,7 +72,9 @@ def whole_bytes(file: Opened) -> bytes:
 
 
 def whole_text(file: Opened) -> str:
-    """All of a document as text."""
+    """All of a document as text; what begins as none is not read to its end."""
+    if b"\0" in file.head:
+        decoded(file.head, file.label)
     return decoded(whole_bytes(file), file.label)
 
 

@@ -115,10 +115,21 @@ class ModelConfig:
                 yield (key,), part
 
 
+MOST_BYTES = 16 << 20
+
+
 def read_config(path: str | Path) -> ModelConfig:
     """Read a `config.json`."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        with Path(path).open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise PeError(f"{path} is larger than {MOST_BYTES >> 20} MiB: this is no configuration")
+        data = json.loads(text.decode("utf-8"))
+    except PeError:
+        raise
+    except RecursionError as error:
+        raise PeError(f"cannot read the configuration {path}: it is nested too deeply") from error
     except (OSError, ValueError) as error:
         raise PeError(f"cannot read the configuration {path}: {error}") from error
     if not isinstance(data, dict):

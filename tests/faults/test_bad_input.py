@@ -315,6 +315,7 @@ TREES: Cases = [
     ("gen tree broken.py --scheme depth", "broken.py", "line 1, column 7"),
     ("gen tree deep.py --scheme depth", "deep.py", "line 1, column 201"),
     ("gen tree binary.tsv --scheme depth", "binary.tsv", "line 1"),
+    ("gen tree /dev/zero --scheme depth", "/dev/zero", "line 1"),
     ("gen tree empty --scheme depth", "empty", "is empty"),
     ("gen tree words --scheme depth", "words"),
     ("gen tree open.txt --scheme depht", "depht", "did you mean 'depth'"),
@@ -362,6 +363,10 @@ FILES: Cases = [
     ("inspect -", "is empty"),
     ("extend missing.npy --len 8", "missing.npy"),
     ("extend table.npy", "nothing says how long; give"),
+    ("extend table.npy --len 64 --config /dev/zero", "/dev/zero"),
+    ("extend table.npy --len 64 --config deep-config.json", "deep-config.json", "too deeply"),
+    ("extend table.npy --len 64 --plot x.jpg", "--plot x.jpg"),
+    ("extend table.npy --len 1000000000000000000000000", "1000000000000000000000000 rows", "of memory"),
     ("extend table.npy --len 0", "--len 0"),
     ("extend table.npy --len 64 --method linaer", "linaer", "did you mean 'linear'"),
     ("extend nan.npy --len 64", "has a value that is"),
@@ -371,6 +376,8 @@ FILES: Cases = [
     ("extend table.npy --grid 0x3", "--grid"),
     ("diff missing.npy table.npy", "missing.npy"),
     ("diff table.npy", "Missing argument 'B'"),
+    ("diff table.npy t5.npy --atol nan", "--atol nan"),
+    ("diff table.npy t5.npy --rtol inf", "--rtol inf"),
     ("diff table.npy words", "words"),
 ]
 MODELS: Cases = [
