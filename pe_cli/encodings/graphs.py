@@ -112,7 +112,7 @@ def laplacian(
         found = spectra.of_all(matrix, solved, k, kept, multiplet, solver)
         tensors = {"eigenvectors": finish(found.vectors, found.values), "eigenvalues": found.values}
         facts = _columns(found)
-    warnings = found.warnings
+    warnings = graph.doubts + found.warnings
     if len(kept) >= k and components == "joint":
         warnings += (f"all {k} columns belong to eigenvalue 0: they say only which component a node is in",)
     facts["zero_eigenvalues"] = len(trivial)
@@ -231,9 +231,9 @@ def random_walk(
         raise PeError(f"--space-dim {space_dim} and --steps {steps}: the factors would be beyond float32")
     if space_dim:
         found *= np.arange(1, steps + 1) ** (space_dim / 2)
-    warnings: tuple[str, ...] = ()
+    warnings = graph.doubts
     if not found.any() and graph.num_edges:
-        warnings = (
+        warnings += (
             "no walk returns within these steps (a directed graph without cycles?): the table is all zero",
         )
     ends = int(np.count_nonzero(np.diff(adjacency.starts) == 0))

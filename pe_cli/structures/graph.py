@@ -67,7 +67,8 @@ class Rows(NamedTuple):
 class Graph:
     """A graph: nodes 0..num_nodes-1 and edges from the first row of `edges` to the second.
 
-    `directed` says whether the direction counts, `parallel` what several edges between two nodes come to.
+    `directed` says whether the direction counts, `parallel` what several edges between two nodes come to, and
+    `mirrored` that each edge goes both ways, also for what looks at directions.
     `node_ids` are the names of the nodes in the file, where they are not 0..num_nodes-1: integers or text.
     `notes` are sentences about how the file was understood.
     """
@@ -79,6 +80,7 @@ class Graph:
     parallel: Parallel = "sum"
     node_ids: NDArray[np.int64] | tuple[str, ...] | None = None
     notes: tuple[str, ...] = field(default=())
+    mirrored: bool = False
 
     def __post_init__(self) -> None:
         edges = np.asarray(self.edges, dtype=np.int64).reshape(2, -1)
@@ -106,27 +108,40 @@ class Graph:
     @cached_property
     def arcs(self) -> Rows:
         """The weight of the edges from i to j as they are written, whether direction counts or not."""
+        return self._undirected if self.mirrored else self._written
+
+    @cached_property
+    def _written(self) -> Rows:
         source, target = self.edges
         return self._joined(source, target, self._values())
 
     @cached_property
+    def _pairs(self) -> Rows:
+        """The pairs of different nodes that are joined, i < j: 2 where that is written in both directions, else 1."""
+        rows, columns = self._written.row_numbers(), self._written.columns
+        apart = rows != columns
+        ends = np.stack([rows[apart], columns[apart]])
+        return coalesced(self.num_nodes, ends.min(axis=0), ends.max(axis=0), np.ones(ends.shape[1]))
+
+    @cached_property
     def both_directions(self) -> bool:
         """Whether an undirected graph is written with each edge in both directions."""
-        source, target = self.edges
-        if self.directed or bool((source == target).all()):
-            return False
-        arcs, back = self.arcs, self._joined(target, source, self._values())
-        same = np.array_equal(arcs.starts, back.starts) and np.array_equal(arcs.columns, back.columns)
-        return same and np.array_equal(arcs.values, back.values)
+        twice = self._pairs.values == 2
+        return not self.directed and bool(twice.size and twice.all())
 
     @cached_property
     def adjacency(self) -> Rows:
         """A_ij, the weight between i and j, symmetric where the graph is undirected.
 
-        A loop counts once, and so does an edge that is written in both directions, if all are.
+        A loop counts once, and so does an edge that is written in both directions, if all are; where its two weights
+        differ, it has their mean.
         """
-        if self.directed or self.both_directions:
-            return self.arcs
+        return self.arcs if self.directed else self._undirected
+
+    @cached_property
+    def _undirected(self) -> Rows:
+        if self.parallel == "sum" and (self._pairs.values == 2).all():
+            return self._mean
         source, target = self.edges.min(axis=0), self.edges.max(axis=0)
         half = self._joined(source, target, self._values())
         rows, other = half.row_numbers(), half.row_numbers() != half.columns
@@ -134,18 +149,43 @@ class Graph:
         return coalesced(self.num_nodes, *both, np.concatenate([half.values, half.values[other]]))
 
     @cached_property
+    def _mean(self) -> Rows:
+        """(A + A')/2 of the edges as they are written."""
+        rows, columns, values = self._written.row_numbers(), self._written.columns, self._written.values
+        both = np.concatenate([rows, columns]), np.concatenate([columns, rows])
+        return coalesced(self.num_nodes, *both, np.concatenate([values, values]) / 2)
+
+    @cached_property
+    def doubts(self) -> tuple[str, ...]:
+        """What to say where the two directions of an undirected graph leave its weights in doubt."""
+        if self.directed or self.parallel != "sum":
+            return ()
+        pairs, twice = len(self._pairs.values), int((self._pairs.values == 2).sum())
+        if 0 < twice < pairs:
+            verb = "is" if twice == 1 else "are"
+            which = f"{twice} of {pairs} edges {verb} also there the other way round"
+            return (f"{which}: their weights are summed; --parallel first takes one",)
+        if twice:
+            written, mean = self._written, self._mean
+            same = len(written.values) == len(mean.values) and np.array_equal(written.values, mean.values)
+            if not same:
+                return (
+                    "edges are there in both directions, with different weights: each pair has the mean of its two; "
+                    "--parallel first takes the first, --directed keeps both",
+                )
+        return ()
+
+    @cached_property
     def symmetric(self) -> Rows:
         """The adjacency of an undirected graph; of a directed one the mean of both directions, (A + A')/2."""
         if not self.directed:
             return self.adjacency
-        rows, columns, values = self.arcs.row_numbers(), self.arcs.columns, self.arcs.values
-        both = np.concatenate([rows, columns]), np.concatenate([columns, rows])
-        return coalesced(self.num_nodes, *both, np.concatenate([values, values]) / 2)
+        return self.arcs if self.mirrored else self._mean
 
     def shortest_edges(self) -> Rows:
         """As `adjacency`, with the least of parallel weights in place of their sum."""
         (source, target), values = self.edges, self._values()
-        if not self.directed:
+        if self.mirrored or not self.directed:
             source, target = np.concatenate([source, target]), np.concatenate([target, source])
             values = np.concatenate([values, values])
         return coalesced(self.num_nodes, source, target, values, np.minimum.reduceat)

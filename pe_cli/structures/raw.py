@@ -44,12 +44,6 @@ def assembled(
         notes.append(
             "the file says that its edges are directed; they are read as undirected without --directed"
         )
-    weights = raw.weights
-    if raw.directed is False and edges.size:
-        # an edge without direction goes both ways, also for an encoding that looks at directions
-        other = edges[0] != edges[1]
-        edges = np.concatenate([edges, edges[::-1, other]], axis=1)
-        weights = None if weights is None else np.concatenate([weights, weights[other]])
     node_ids: NDArray[np.int64] | tuple[str, ...] | None = None
     if raw.names is not None:
         count = len(raw.names)
@@ -72,7 +66,9 @@ def assembled(
     require_memory(
         count * BYTES_A_NODE, f"a graph of {count:,} nodes", "give a smaller --num-nodes or --ids relabel"
     )
-    return Graph(count, edges, weights, directed, parallel, node_ids, tuple(notes))
+    # an edge without direction goes both ways, also for an encoding that looks at directions
+    mirrored = raw.directed is False
+    return Graph(count, edges, raw.weights, directed, parallel, node_ids, tuple(notes), mirrored)
 
 
 def _named(

@@ -16,8 +16,8 @@ def graph(n, pairs, weights=None, **options):
 
 
 def test_parallel_edges_are_summed_and_loops_count_once():
-    a = graph(3, [(0, 1), (1, 0), (0, 1), (2, 2)]).adjacency.dense()
-    assert a.tolist() == [[0, 3, 0], [3, 0, 0], [0, 0, 1]]
+    a = graph(3, [(0, 1), (1, 0), (0, 1), (2, 2), (1, 2)]).adjacency.dense()
+    assert a.tolist() == [[0, 3, 0], [3, 0, 1], [0, 1, 1]]
 
 
 def test_the_first_of_parallel_edges():
@@ -31,6 +31,28 @@ def test_edges_written_in_both_directions_count_once():
     assert g.both_directions
     assert g.adjacency.dense().tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
     assert not graph(3, [(0, 1), (1, 0), (1, 2)]).both_directions
+
+
+def test_two_weights_of_an_edge_that_all_are_written_twice_come_to_their_mean():
+    pairs = [(0, 1), (1, 0), (1, 2), (2, 1)]
+    g = graph(3, pairs, [1.0, 1.0, 2.0, 3.0])
+    assert g.adjacency.dense().tolist() == [[0, 1, 0], [1, 0, 2.5], [0, 2.5, 0]]
+    assert "the mean of its two" in g.doubts[0]
+    assert not graph(3, pairs, [1.0, 1.0, 2.0, 2.0]).doubts
+    first = graph(3, pairs, [1.0, 1.0, 2.0, 3.0], parallel="first")
+    assert first.adjacency.dense().tolist() == [[0, 1, 0], [1, 0, 2], [0, 2, 0]]
+    assert not first.doubts
+    assert graph(3, pairs, [1.0, 1.0, 2.0, 3.0], directed=True).arcs.dense()[2].tolist() == [0, 3, 0]
+
+
+def test_some_edges_written_twice_are_told():
+    g = graph(3, [(0, 1), (1, 0), (1, 2)])
+    assert g.doubts == (
+        "1 of 2 edges is also there the other way round: their weights are summed; --parallel first takes one",
+    )
+    assert not graph(3, [(0, 1), (1, 0), (1, 2)], parallel="first").doubts
+    assert not graph(3, [(0, 1), (1, 0), (1, 2)], directed=True).doubts
+    assert not graph(3, [(0, 1), (1, 2), (2, 2)]).doubts
 
 
 def test_direction():

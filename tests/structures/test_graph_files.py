@@ -169,6 +169,39 @@ def test_an_undirected_file_has_no_direction_for_any_encoding(write):
     assert read_graph(write(text)).arcs.dense().tolist() == [[0, 1], [1, 0]]
 
 
+SOME_TWICE = [(0, 1, 2), (1, 0, 3), (1, 2, 1)]
+ALL_TWICE = [*SOME_TWICE, (2, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("edges", "weights", "said"),
+    [(SOME_TWICE, [5, 1], "1 of 2 edges is also"), (ALL_TWICE, [2.5, 1], "the mean of its two")],
+)
+def test_every_format_reads_two_directions_by_one_rule(write, tmp_path, edges, weights, said):
+    """Also where a file that says its edges have no direction gives both."""
+    ends, values = np.array(edges)[:, :2].T, np.array(edges)[:, 2].astype(float)
+    np.savez(tmp_path / "e.npz", edge_index=ends, edge_weight=values)
+    scipy.sparse.save_npz(tmp_path / "s.npz", scipy.sparse.coo_array((values, ends), shape=(3, 3)))
+    entries = "".join(f"{u + 1} {v + 1} {w}\n" for u, v, w in edges)
+    keys = ("source", "target", "weight")
+    links = [dict(zip(keys, edge, strict=True)) for edge in edges]
+    xml = "".join(f'<edge source="{u}" target="{v}"><data key="w">{w}</data></edge>' for u, v, w in edges)
+    nodes = "".join(f'<node id="{u}"/>' for u in range(3))
+    paths = [
+        write("".join(f"{u} {v} {w}\n" for u, v, w in edges), "list"),
+        str(tmp_path / "e.npz"),
+        str(tmp_path / "s.npz"),
+        write(f"%%MatrixMarket matrix coordinate real general\n3 3 {len(edges)}\n{entries}", "a.mtx"),
+        write(f"%%MatrixMarket matrix coordinate real symmetric\n3 3 {len(edges)}\n{entries}", "b.mtx"),
+        write(XML.format(nodes + xml), "g"),
+        write(json.dumps({"directed": False, "nodes": [{"id": u} for u in range(3)], "links": links}), "j"),
+    ]
+    for path in paths:
+        graph = read_graph(path)
+        assert graph.adjacency.dense().tolist() == [[0, weights[0], 0], [weights[0], 0, 1], [0, 1, 0]], path
+        assert said in graph.doubts[0], path
+
+
 def test_standard_input(tmp_path):
     code = "from pe_cli.structures import read_graph; print(read_graph('-').num_edges)"
     packed = io.BytesIO()
