@@ -8,7 +8,7 @@ import sys
 import pytest
 
 HEAVY = ("numpy", "h5py", "scipy", "rich", "matplotlib", "safetensors", "ml_dtypes", "networkx", "torch")
-OWN = ("pe_cli.models", "pe_cli.structures")  # rooms that a plain table has no use for
+OWN = ("pe_cli.models", "pe_cli.structures", "pe_cli.render.summary")  # of no use to a plain table
 PROBE = """
 import sys
 from pe_cli.cli import run

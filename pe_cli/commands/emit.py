@@ -107,7 +107,7 @@ def report(request: Request) -> dict[str, Any]:
 
 
 def _say_written(request: Request) -> None:
-    from pe_cli.render.summary import spell
+    from pe_cli.render.words import spell
 
     specs = list(request.table.specs.values())
     tensors = ", ".join(f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in specs)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.render.console import can_print, console
-from pe_cli.render.summary import spell
+from pe_cli.render.words import spell
 
 if TYPE_CHECKING:
     from rich.console import Console

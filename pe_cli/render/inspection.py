@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pe_cli.inspection import FileReport, TensorReport
 from pe_cli.memory import size
 from pe_cli.render.console import console
-from pe_cli.render.summary import draw, key_values, spell, statistics_line
+from pe_cli.render.summary import draw, key_values, statistics_line
+from pe_cli.render.words import spell
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pe_cli import statistics
 from pe_cli.render import heatmap
 from pe_cli.render.console import can_print, console, wants_colour
+from pe_cli.render.words import spell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,20 +88,6 @@ def key_values(facts: Mapping[str, Any], origins: Mapping[str, str]) -> RichTabl
     for name, value in facts.items():
         grid.add_row(name.replace("_", " "), spell(value), origins.get(name, ""))
     return grid
-
-
-def spell(value: Any) -> str:
-    """A value as a person writes it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (float, np.floating)):
-        return f"{value:.9g}"
-    if isinstance(value, (tuple, list)):
-        shown = ", ".join(spell(item) for item in value[:8])
-        return f"{shown}, … ({len(value)})" if len(value) > 8 else shown
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {spell(item)}" for key, item in value.items())
-    return str(value)
 
 
 def _is_short(value: Any) -> bool:
