@@ -10,6 +10,7 @@ import typer
 from pe_cli import provenance
 from pe_cli.commands.options import Force, Json, Plot, TensorKey
 from pe_cli.errors import PeError
+from pe_cli.identify import describe_checkpoint
 from pe_cli.inspection import FileReport, look_at
 from pe_cli.sources import open_source, split_spec
 
@@ -92,6 +93,7 @@ def _inspect_model(source: str, which: dict[str, Any], *, json: bool, plot: str 
     from pe_cli.models.report import inspect_config
 
     report = inspect_config(source, **which)
+    report["tensors"] = _position_tensors(Path(source)) if Path(source).is_dir() else []
     if plot:
         from pe_cli.render.plot_models import plot_model
 
@@ -102,6 +104,23 @@ def _inspect_model(source: str, which: dict[str, Any], *, json: bool, plot: str 
         from pe_cli.render.models import show_model
 
         show_model(report)
+
+
+def _position_tensors(folder: Path) -> list[dict[str, Any]]:
+    """The position tensors in the checkpoint files of a model folder, from their headers."""
+    found = []
+    for path in sorted(folder.glob("*.safetensors")):
+        with open_source(str(path)) as source:
+            for name, role in describe_checkpoint(source.tensors).items():
+                spec = source.tensors[name]
+                header = {
+                    "file": path.name,
+                    "shape": list(spec.shape),
+                    "dtype": spec.dtype,
+                    "bytes": spec.nbytes,
+                }
+                found.append({**role.as_dict(), **header})
+    return found
 
 
 def _plot(report: FileReport, path: str, force: bool) -> None:

@@ -14,7 +14,7 @@ from pe_cli.models.diffusion import CLASS_KEY
 from pe_cli.models.layers import layer_tables
 from pe_cli.models.read import Configuration, is_gguf, read_configuration
 from pe_cli.models.resolve import resolve, resolve_configuration
-from pe_cli.models.resolved import Ledger, Resolved
+from pe_cli.models.resolved import LearnedTableError, Ledger, Resolved
 from pe_cli.models.scalings import BY_LENGTH, scaling_type
 from pe_cli.models.schemes import SCHEMES
 
@@ -36,21 +36,34 @@ def inspect_config(
 
     Without `component` or `layer_type` all of them. A table has `component`, `layer_type`, `encoding`, `parameters`,
     `origins`, `warnings`, `notes`, `max_position`, `trained_length`, `side_tables` and, where it rotates on one axis,
-    `rotary` (see `rotary_report`); or `component`, `layer_type` and `error`, where nothing follows from the file.
+    `rotary` (see `rotary_report`); or `error`, where no table follows from the file. A learned
+    table has `component`, `encoding`, the end of its `tensor`'s name, its `shape` and a `note`.
     Tables that depend on the length are made for `seq_len`, by default the longest length of the model.
     """
     tables = list(_tables(spec, component, layer_type, seq_len))
-    if len(tables) == 1 and isinstance(tables[0], PeError):
-        raise tables[0]
-    shown = [t for t in tables if not isinstance(t, PeError)]
-    if not shown:
+    told = [t for t in tables if isinstance(t, (Resolved, LearnedTableError))]
+    if not told:
         raise next(t for t in tables if isinstance(t, PeError))
     return {
         "schema": SCHEMA,
-        "file": shown[0].file,
-        "model_type": shown[0].model_type,
-        "tables": [{"error": str(t)} if isinstance(t, PeError) else table_report(t) for t in tables],
+        "file": told[0].file,
+        "model_type": told[0].model_type,
+        "tables": [_plain(t) for t in tables],
     }
+
+
+def _plain(table: Resolved | PeError) -> dict[str, Any]:
+    if isinstance(table, Resolved):
+        return table_report(table)
+    if isinstance(table, LearnedTableError):
+        found = {
+            "encoding": "learned",
+            "component": table.component,
+            "tensor": table.where,
+            "shape": table.shape,
+        }
+        return {**found, "note": str(table)}
+    return {"error": str(table)}
 
 
 def table_report(resolved: Resolved) -> dict[str, Any]:

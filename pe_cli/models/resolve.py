@@ -13,7 +13,7 @@ from pe_cli.models.components import choose
 from pe_cli.models.defaults import known_types
 from pe_cli.models.diffusion import CLASS_KEY, resolve_denoiser
 from pe_cli.models.read import Configuration, is_gguf, read_configuration
-from pe_cli.models.resolved import Found, Ledger, Resolved
+from pe_cli.models.resolved import Found, LearnedTableError, Ledger, Resolved
 from pe_cli.models.schemes import REFUSED, SCHEMES, Scheme
 
 
@@ -250,7 +250,7 @@ def _not_rotary(ledger: Ledger, scheme: Scheme) -> Resolved:
             found = Found(default, f"the default of model type {config.model_type!r}", assumed=True)
         parameters[name] = ledger.record(name, found, key)
     if scheme.encoding == "learned":
-        raise PeError(_where_it_lies(ledger, scheme, parameters))
+        raise _learned_table(ledger, scheme, parameters)
     if scheme.note:
         ledger.note(scheme.note)
     return Resolved(
@@ -277,14 +277,19 @@ def rotary_names(key: str) -> tuple[str, ...]:
     return ()
 
 
-def _where_it_lies(ledger: Ledger, scheme: Scheme, sizes: Mapping[str, Any]) -> str:
+def _learned_table(ledger: Ledger, scheme: Scheme, sizes: Mapping[str, Any]) -> LearnedTableError:
     config = ledger.config
     rows, dim = sizes.get("rows"), sizes.get("dim")
-    shape = ""
-    if isinstance(rows, int) and isinstance(dim, int):
-        shape = f" of shape ({rows + scheme.offset}, {dim})"
+    shape = (rows + scheme.offset, dim) if isinstance(rows, int) and isinstance(dim, int) else None
+    sized = f" of shape {shape}" if shape else ""
     front = f", with {scheme.offset} rows in front of position 0" if scheme.offset else ""
-    return (
-        f"{config.file}: {config.model_type} has a learned table{shape}{front}: it is no function of a configuration but lies in the "
-        f"checkpoint as the tensor that ends in {scheme.where}; `pe inspect CHECKPOINT` finds it, `pe extend` lengthens it"
+    return LearnedTableError(
+        f"{config.file}: {config.model_type} has a learned table{sized}{front}: it is no function of a configuration but lies "
+        f"in the checkpoint as the tensor that ends in {scheme.where}; `pe inspect CHECKPOINT` finds it, "
+        "`pe extend` lengthens it",
+        file=config.file,
+        model_type=config.model_type,
+        component=config.path,
+        where=scheme.where,
+        shape=shape,
     )

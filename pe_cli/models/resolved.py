@@ -55,6 +55,24 @@ class SideTable:
     by: str = "position"
 
 
+class LearnedTableError(PeError):
+    """The positions of the model are learned: no configuration gives them, but a tensor whose name ends in `where`."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str,
+        model_type: str,
+        component: str,
+        where: str,
+        shape: tuple[int, int] | None,
+    ) -> None:
+        super().__init__(message)
+        self.file, self.model_type, self.component = file, model_type, component
+        self.where, self.shape = where, shape
+
+
 @dataclass(frozen=True)
 class Resolved:
     """An encoding with its arguments, and where each of them came from.

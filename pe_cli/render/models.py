@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pe_cli.render.console import console
-from pe_cli.render.summary import key_values, spell
+from pe_cli.render.summary import key_values
+from pe_cli.render.words import spell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,10 +21,19 @@ def show_model(report: Mapping[str, Any]) -> None:
     out.print(f"{report['file']}: {report['model_type'] or 'a model'}", style="bold")
     for table in report["tables"]:
         out.print()
-        if "error" in table:
-            out.print(table["error"], soft_wrap=True)
+        if "parameters" not in table:
+            out.print(table.get("note") or table["error"], soft_wrap=True)
         else:
             _show(out, table)
+    if report.get("tensors"):
+        out.print()
+        out.print("position tensors in the checkpoint", style="bold")
+        for tensor in report["tensors"]:
+            what = f"{tensor['encoding']}: {tensor['role']}"
+            out.print(
+                f"{tensor['file']}:{tensor['name']}  {tensor['dtype']} {tensor['shape']}  {what}",
+                soft_wrap=True,
+            )
 
 
 def _show(out: Console, table: Mapping[str, Any]) -> None:

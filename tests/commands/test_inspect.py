@@ -111,6 +111,19 @@ def test_a_configuration(capfd: Any) -> None:
     assert rotary["leaves_trained_range"] == pytest.approx(65536)
 
 
+def test_a_model_folder_shows_the_tensors_of_its_checkpoint(capfd: Any) -> None:
+    Path("model").mkdir()
+    Path("model/config.json").write_text(json.dumps({"model_type": "bert", "hidden_size": 8}))
+    checkpoint()
+    Path("model.safetensors").rename("model/model.safetensors")
+    report = inspected(capfd, "model")
+    assert report["tables"][0]["encoding"] == "learned"
+    (tensor,) = report["tensors"]
+    assert (tensor["name"], tensor["shape"]) == ("embeddings.position_embeddings.weight", [64, 8])
+    assert run(["inspect", "model"]) == 0
+    assert "model.safetensors:embeddings.position_embeddings.weight" in capfd.readouterr().out
+
+
 def test_a_pipe(pe: Any) -> None:
     table = pe("gen", "sinusoidal", "--len", "32", "--dim", "16").stdout
     report = json.loads(pe("inspect", "-", "--json", stdin=table).stdout)

@@ -86,11 +86,21 @@ def test_a_table_that_depends_on_the_length_is_shown_for_the_longest(tmp_path: P
 
 
 def test_one_trouble_is_raised_and_several_are_listed(tmp_path: Path) -> None:
-    with pytest.raises(PeError, match="learned table"):
-        report_of(tmp_path, {"model_type": "bert"})
-    clip = {"model_type": "mine", "a_config": {"model_type": "llama"}, "b_config": {"model_type": "bert"}}
-    tables = report_of(tmp_path, clip)["tables"]
+    wrong = {"model_type": "llama", "rope_scaling": {"rope_type": "yern", "factor": 2.0}}
+    with pytest.raises(PeError, match="yern"):
+        report_of(tmp_path, wrong)
+    several = {"model_type": "mine", "a_config": {"model_type": "llama"}, "b_config": wrong}
+    tables = report_of(tmp_path, several)["tables"]
     assert [("error" in table) for table in tables] == [False, True]
+
+
+def test_a_learned_table_is_said_to_lie_in_the_checkpoint(tmp_path: Path) -> None:
+    (table,) = report_of(
+        tmp_path, {"model_type": "bert", "hidden_size": 768, "max_position_embeddings": 512}
+    )["tables"]
+    assert (table["encoding"], table["tensor"]) == ("learned", "embeddings.position_embeddings.weight")
+    assert table["shape"] == (512, 768)
+    assert "pe extend" in table["note"]
 
 
 def test_other_encodings_have_no_frequencies(tmp_path: Path) -> None:
