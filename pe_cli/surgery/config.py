@@ -222,7 +222,7 @@ def grid_of(config: ModelConfig | None, tensor: str) -> tuple[int, ...] | None:
                 return pair
         if (tubelet := _tubelet(section)) is not None:
             return tuple(size // step for size, step in zip(*tubelet, strict=True))
-        image, patch = _pair(section.get(_image_field(section))), _patch(section)
+        image, patch = _pair(section.get(_image_field(section))), _patch(section, tensor)
         if image and patch and all(p > 0 for p in patch):
             return tuple(i // p for i, p in zip(image, patch, strict=True))
     return None
@@ -232,8 +232,17 @@ def _image_field(section: dict[str, Any]) -> str:
     return next((field for field in IMAGE_FIELDS if field in section), "image_size")
 
 
-def _patch(section: dict[str, Any]) -> tuple[int, int] | None:
-    """Pixels from one patch to the next."""
+def _stage(tensor: str) -> int:
+    """Which stage of a pyramid a tensor belongs to."""
+    number = re.search(r"\.(\d+)\.", tensor)
+    return int(number[1]) if number else 0
+
+
+def _patch(section: dict[str, Any], tensor: str) -> tuple[int, int] | None:
+    """Pixels from one patch to the next; in a pyramid, of the stage that `tensor` belongs to."""
+    stages = section.get("patch_sizes")
+    if isinstance(stages, list) and all(type(size) is int for size in stages):
+        return _pair(prod(stages[: _stage(tensor) + 1]))
     return _pair(section.get("patch_stride", section.get("patch_size")))
 
 
@@ -292,7 +301,9 @@ def grid_edits(
                 Edit((*path, "num_frames"), section["num_frames"], frames),
                 Edit((*path, "image_size"), before, _like(before, (height, width))),
             ], []
-        name, patch = _image_field(section), _patch(section)
+        if "patch_sizes" in section and _stage(tensor):
+            return [], []  # the first stage says it
+        name, patch = _image_field(section), _patch(section, tensor)
         image, before = _pair(section.get(name)), section.get(name)
         if patch is None or len(new) != 2:
             continue

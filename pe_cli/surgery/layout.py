@@ -149,6 +149,11 @@ def spans(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(2 * size - 1 for size in sizes)
 
 
+def in_step(new: tuple[int, ...], old: tuple[int, ...], largest: tuple[int, ...]) -> tuple[int, ...]:
+    """What grid `old` becomes where `largest`, of the first stage of the same pyramid (PVT), becomes `new`."""
+    return tuple(max(1, n * o // most) for n, o, most in zip(new, old, largest, strict=True))
+
+
 def times(sizes: Sequence[int]) -> str:
     """`24x24`"""
     return "x".join(map(str, sizes))

@@ -129,17 +129,19 @@ class _Planner:
         """Tables of image patches: `--grid`."""
         request = self.request
         assert request.grid is not None
-        new = request.grid
+        layouts = {candidate.name: self._grid_layout(candidate) for candidate in self.chosen}
         for candidate in self.chosen:
-            where = self._grid_layout(candidate)
-            _require_axes(candidate.spec, f"a grid of {times(where.old)}", where, new)
+            where = layouts[candidate.name]
+            _require_axes(candidate.spec, f"a grid of {times(where.old)}", where, request.grid)
+            alike = (layouts[other.name].old for other in self.chosen if other.group == candidate.group)
+            new = layout.in_step(request.grid, where.old, max(alike, key=prod))
             self.plan.add_table(self._table(candidate, where, new, "grid"))
             rows = prod(new) + where.prefix + where.suffix
             for buffer in buffers.follow(self.tensors, candidate.name, (where.rows,) * 2, (rows, rows)):
                 self.plan.buffers[buffer.old.name] = buffer
             if self.config is not None:
                 self.plan.add_edits(*grid_edits(self.config, candidate.name, where.old, new))
-            if candidate.kind == "grid":
+            if candidate.kind == "grid" and new == request.grid:
                 self._move_along(where)
 
     def windows(self) -> None:

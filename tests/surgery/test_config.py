@@ -18,6 +18,7 @@ from pe_cli.surgery.config import (
     window_edits,
 )
 from pe_cli.surgery.find import recognise
+from pe_cli.surgery.layout import in_step
 
 VISION = "vision_model.embeddings.position_embedding.weight"
 # configuration, tensor, present grid, new grid, what the configuration becomes
@@ -189,3 +190,15 @@ def test_detection_tokens() -> None:
     assert suffix_of(ModelConfig({"num_detection_tokens": 5}, "c"), "x") == 5
     assert suffix_of(ModelConfig({"model_type": "yolos"}, "c"), "x") == 100
     assert suffix_of(ModelConfig({"model_type": "vit"}, "c"), "x") is None
+
+
+def test_stages_of_a_pyramid_go_in_step() -> None:
+    """PVT: patches of 4, then 2 of the stage before; at 112 pixels the last stage has 7 // 2 cells."""
+    pvt = ModelConfig({"model_type": "pvt", "image_size": 64, "patch_sizes": [4, 2, 2, 2]}, "config.json")
+    names = [f"encoder.patch_embeddings.{stage}.position_embeddings" for stage in range(4)]
+    old = [grid_of(pvt, name) for name in names]
+    assert old == [(16, 16), (8, 8), (4, 4), (2, 2)]
+    new = [in_step((28, 28), grid, old[0]) for grid in old if grid and old[0]]
+    assert new == [(28, 28), (14, 14), (7, 7), (3, 3)]
+    edits = [grid_edits(pvt, name, (0, 0), size)[0] for name, size in zip(names, new, strict=True)]
+    assert [[str(edit) for edit in stage] for stage in edits] == [["image_size: 64 -> 112"], [], [], []]

@@ -174,6 +174,18 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str], dict[str, Any]]] = {
         ["--grid", "9x9"],
         image(72),
     ),
+    "pvt": (
+        "Pvt",
+        {
+            "image_size": 64,
+            "hidden_sizes": [16] * 4,
+            "depths": [1] * 4,
+            "num_attention_heads": [1] * 4,
+            "sequence_reduction_ratios": [1] * 4,
+        },
+        ["--grid", "28x28"],
+        image(112),
+    ),
     "yolos": (
         "Yolos",
         {"image_size": [56, 64], "patch_size": 8, "num_detection_tokens": 5, **SMALL},
