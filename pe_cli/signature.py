@@ -9,7 +9,7 @@ An encoding is a plain function. Its parameters are annotated with ordinary type
     Array       an array read from a file (`FILE` or `FILE:TENSOR`)
     Grid        (H, W) or (T, H, W)
     Ints, Floats  comma-separated numbers
-    Graph, Forest (in `pe_cli.structures`)   a graph or trees, read from a file
+    GraphLike, ForestLike (in `pe_cli.structures`)   a graph or trees, read from a file
 
 A function whose first parameter is `positions: Positions` is row-wise: every tensor it returns whose first
 dimension is the number of positions is written block by block, and it must accept zero positions.
@@ -20,10 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from pe_cli.errors import no_such
 
 
 class Source(Enum):
@@ -51,6 +53,13 @@ Floats: TypeAlias = Annotated[tuple[float, ...], Source.NUMBERS, float]
 
 DTypeName: TypeAlias = Literal["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 Compute: TypeAlias = Literal["exact", "float32"]
+
+
+def require_named(names: Any, **given: str) -> None:
+    """An error for a value that is not among the names of a Literal: Python does not look at annotations."""
+    for parameter, value in given.items():
+        if value not in get_args(names):
+            raise no_such(parameter.replace("_", " "), value, get_args(names))
 
 
 @dataclass(frozen=True)

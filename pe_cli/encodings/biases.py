@@ -7,7 +7,7 @@ diagonal are 0: the causal mask itself is the caller's.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,10 @@ from pe_cli.encodings.draws import in_turn
 from pe_cli.errors import PeError, option_name
 from pe_cli.kernels import geometric, rotation_blocks
 from pe_cli.randomness import uniform_rows
-from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors
+from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors, require_named
+
+Form: TypeAlias = Literal["matrix", "key", "mpt", "slopes"]
+Kernel: TypeAlias = Literal["log", "power"]
 
 KERPLE_LEAST = 0.01
 FIRE_WIDTH = 32
@@ -53,7 +56,7 @@ def alibi(
     *,
     distances: Distances | None = None,
     heads: int,
-    form: Literal["matrix", "key", "mpt", "slopes"] = "matrix",
+    form: Form = "matrix",
     bidirectional: bool = True,
     bias_max: float = 8.0,
     dtype: DTypeName = "float32",
@@ -82,6 +85,7 @@ def alibi(
     bias_max : exponent of the flattest slope (alibi_bias_max of MPT)
     dtype : element type of the bias
     """
+    require_named(Form, form=form)
     slopes = alibi_slopes(heads, bias_max=bias_max)
     if form != "matrix" and not bidirectional:
         raise PeError(f"--causal: --form {form} is the same for every query, the causal mask does the rest")
@@ -108,7 +112,7 @@ def kerple(
     distances: Distances,
     *,
     heads: int,
-    kernel: Literal["log", "power"] = "log",
+    kernel: Kernel = "log",
     bias_p: Array | None = None,
     bias_a: Array | None = None,
     bidirectional: bool = True,
@@ -136,6 +140,7 @@ def kerple(
     seed : of the initial values, where they are not given (0)
     dtype : element type of the bias
     """
+    require_named(Kernel, kernel=kernel)
     if (bias_p is None) != (bias_a is None):
         raise PeError("--bias-p and --bias-a belong together: give both or neither")
     if bias_p is not None and bias_a is not None:

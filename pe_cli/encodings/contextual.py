@@ -6,7 +6,7 @@ They are computed from activations read from files, accumulated in float64, one 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,9 @@ from pe_cli.encodings.buckets import t5_buckets
 from pe_cli.encodings.distances import checked, head_table, refuse, require_room, sigmoid
 from pe_cli.encodings.grids import spell
 from pe_cli.errors import PeError
-from pe_cli.signature import Array, DTypeName, Grid, Tensors
+from pe_cli.signature import Array, DTypeName, Grid, Tensors, require_named
+
+SideScheme: TypeAlias = Literal["longt5", "etc"]
 
 BLOCK_VALUES = 1 << 18
 
@@ -195,7 +197,7 @@ def peg(
 def global_tokens(
     length: int,
     *,
-    scheme: Literal["longt5", "etc"] = "longt5",
+    scheme: SideScheme = "longt5",
     block: int = 16,
     num_buckets: int | None = None,
     max_distance: int = 128,
@@ -229,6 +231,7 @@ def global_tokens(
     heads_first : the table is (heads, num_buckets), where its two sides are equal and it cannot be seen
     dtype : element type of the bias (float32)
     """
+    require_named(SideScheme, scheme=scheme)
     if length < 1 or block < 1:
         raise PeError(f"--len {length}, --block {block}: both must be at least 1")
     require_room((length,), np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from pe_cli.encodings.distances import (
     signed,
 )
 from pe_cli.errors import PeError
-from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors
+from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors, require_named
+
+Convention: TypeAlias = Literal["transformers", "original"]
 
 
 def deberta(
@@ -30,7 +32,7 @@ def deberta(
     distances: Distances | None = None,
     position_buckets: int = 256,
     max_relative_positions: int = 512,
-    convention: Literal["transformers", "original"] = "transformers",
+    convention: Convention = "transformers",
     table: Array | None = None,
     dtype: DTypeName | None = None,
 ) -> Tensors:
@@ -60,6 +62,7 @@ def deberta(
     table : learned absolute positions (positions, dim)
     dtype : element type of the absolute part (float32)
     """
+    require_named(Convention, convention=convention)
     if max_relative_positions < 1:
         raise PeError(
             f"--max-relative-positions {max_relative_positions}: it must be at least 1; where a model says -1, "

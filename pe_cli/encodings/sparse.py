@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,13 @@ from pe_cli.encodings.long_context import ALIASES, SCHEMES, apply_scheme
 from pe_cli.errors import PeError
 from pe_cli.kernels import geometric, rotations
 from pe_cli.randomness import LARGEST_STD, normal_rows
-from pe_cli.signature import Choice, DTypeName, Ints, Positions, Tensors
+from pe_cli.signature import Choice, DTypeName, Ints, Positions, Tensors, require_named
+
+Combine: TypeAlias = Literal["concat", "sum"]
+Init: TypeAlias = Literal["normal", "sinusoidal"]
+Pattern: TypeAlias = Literal["strided", "fixed"]
+Variant: TypeAlias = Literal["paper", "code"]
+Fill: TypeAlias = Literal["left", "nearest", "none"]
 
 LONGEST_ROW = 1 << 31
 
@@ -28,8 +34,8 @@ def axial(
     *,
     shape: Ints,
     dims: Ints,
-    combine: Literal["concat", "sum"] = "concat",
-    init: Literal["normal", "sinusoidal"] = "normal",
+    combine: Combine = "concat",
+    init: Init = "normal",
     std: float | None = None,
     seed: int | None = None,
     expand: bool = False,
@@ -59,6 +65,8 @@ def axial(
     expand : write the rows of the positions instead of factors and indices
     dtype : element type
     """
+    require_named(Combine, combine=combine)
+    require_named(Init, init=init)
     if len(shape) != len(dims) or not shape or min(*shape, *dims, 1) < 1:
         raise PeError(
             f"--shape {spell(shape)} and --dims {spell(dims)}: one positive number per axis in each"
@@ -113,9 +121,9 @@ def sparse_transformer(
     length: int,
     *,
     stride: int,
-    pattern: Literal["strided", "fixed"] = "strided",
+    pattern: Pattern = "strided",
     summary: int | None = None,
-    variant: Literal["paper", "code"] = "paper",
+    variant: Variant = "paper",
     dim: int | None = None,
     seed: int | None = None,
     dtype: DTypeName | None = None,
@@ -142,6 +150,8 @@ def sparse_transformer(
     seed : of their initial values (0), normal with deviation 0.125 / sqrt(2 dim)
     dtype : element type of the tables (float32)
     """
+    require_named(Pattern, pattern=pattern)
+    require_named(Variant, variant=variant)
     if length < 1 or stride < 1:
         raise PeError(f"--len {length}, --stride {stride}: both must be at least 1")
     if stride > LONGEST_ROW:
@@ -205,7 +215,7 @@ def position_ids(
     stride: int | None = None,
     start: int | None = None,
     anchors: Ints | None = None,
-    fill: Literal["left", "nearest", "none"] | None = None,
+    fill: Fill | None = None,
     sinks: int | None = None,
     window: int | None = None,
     max_position: int | None = None,
@@ -254,6 +264,8 @@ def position_ids(
     pairs : self-extend, dual-chunk: write the distances of all pairs too
     seed : randomised, pose: of the draws (0)
     """
+    if fill is not None:
+        require_named(Fill, fill=fill)
     given = {
         "stride": stride,
         "start": start,

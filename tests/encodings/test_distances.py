@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pe_cli import memory
-from pe_cli.encodings.biases import alibi, fire
+from pe_cli.encodings.biases import alibi, fire, kerple
 from pe_cli.encodings.contextual import cope, fox, global_tokens
 from pe_cli.encodings.distances import head_table, over_distances
 from pe_cli.encodings.mixed import deberta, tupe
@@ -86,3 +86,22 @@ def test_positions_may_be_lists_or_unsigned(function) -> None:
     want = function(TOKENS[:5], TOKENS[:5])
     np.testing.assert_array_equal(function([0, 1, 2, 3, 4], [0, 1, 2, 3, 4]), want)
     np.testing.assert_array_equal(function(TOKENS[:5].astype(np.uint8), TOKENS[:5].astype(np.uint8)), want)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: alibi(TOKENS, TOKENS, heads=2, form="keys"), "no form 'keys'; did you mean 'key'"),
+        (lambda: kerple(TOKENS, heads=2, kernel="logs"), "no kernel 'logs'"),
+        (lambda: deberta(TOKENS, TOKENS, convention="orignal"), "did you mean 'original'"),
+        (lambda: global_tokens(64, scheme="ect"), "no scheme 'ect'"),
+        (lambda: axial(shape=(8, 8), dims=(2, 2), combine="add"), "no combine 'add'"),
+        (lambda: axial(shape=(8, 8), dims=(2, 2), init="zeros"), "no init 'zeros'"),
+        (lambda: sparse_transformer(64, stride=8, pattern="stride"), "did you mean 'strided'"),
+        (lambda: sparse_transformer(64, stride=8, variant="papers"), "did you mean 'paper'"),
+        (lambda: position_ids(64, scheme="stride", stride=8, fill="right"), "no fill 'right'"),
+    ],
+)
+def test_a_misspelt_choice_is_an_error_in_python_too(call, message: str) -> None:
+    with pytest.raises(PeError, match=message):
+        call()
