@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,18 +68,19 @@ RULES = (
     Rule(r"(?:^|[._/])position_enc" + _END, "sequence", (2, 3), "rows by time step (PatchTST)"),
 )
 
+# What to say of the encodings that `pe gen model` reads out of a configuration.
+_ROPE = "rotary position embeddings (RoPE): change the scaling in config.json instead (see `pe gen rope`)"
+SENTENCES = {
+    "rope": _ROPE,
+    "alibi": "ALiBi biases, computed at run time; any length works",
+    "t5": "T5-like buckets of distance; any length works",
+    "deberta": "DeBERTa-like relative embeddings, not rows by length",
+    "sinusoidal": "sinusoidal positions, computed at run time; any length works (see `pe gen model`)",
+}
 # Other ways in which a model knows positions: (in the names, in the configuration), what to say.
 OTHER_SCHEMES = (
-    (
-        r"relative_attention_bias",
-        r"relative_attention_num_buckets",
-        "T5-like buckets of distance; any length works",
-    ),
-    (
-        r"rel_embeddings|pos_key_proj",
-        r"relative_attention\b",
-        "DeBERTa-like relative embeddings, not rows by length",
-    ),
+    (r"relative_attention_bias", r"relative_attention_num_buckets", SENTENCES["t5"]),
+    (r"rel_embeddings|pos_key_proj", r"relative_attention\b", SENTENCES["deberta"]),
     (
         r"cpb_mlp|continuous_position_bias",
         r"pretrained_window_size",
@@ -89,13 +91,9 @@ OTHER_SCHEMES = (
         r"num_conv_pos_embeddings",
         "a convolution as position encoding (wav2vec 2), free of length",
     ),
-    (r"alibi", r"alibi|\"model_type\": \"bloom\"", "ALiBi biases, computed at run time; any length works"),
-    (
-        r"rotary|inv_freq|rope",
-        r"rope_theta|rope_scaling|rope_parameters|rotary_dim|rotary_pct",
-        "rotary position embeddings (RoPE): change the scaling in config.json instead (see `pe gen rope`)",
-    ),
-    (r"time_mix|mixer\.A_log|ssm", r"\"model_type\": \"(?:rwkv|mamba)", "recurrence; it has no positions"),
+    (r"alibi", r"(?!)", SENTENCES["alibi"]),
+    (r"rotary|inv_freq|rope", r"rope_theta|rope_scaling|rope_parameters|rotary_dim|rotary_pct", _ROPE),
+    (r"time_mix|mixer\.A_log|ssm", r"\"model_type\": ?\"(?:rwkv|mamba)", "recurrence; it has no positions"),
     (
         r"self_attn\.q_proj|attention\.wqkv",
         r"(?!)",
@@ -267,8 +265,24 @@ def _only_group(
 
 def other_scheme(tensors: Iterable[str], config_text: str) -> str:
     """How a model without a table knows positions, as far as names and configuration tell."""
+    said = _said_by(config_text)
+    if said is not None:
+        return f"it uses {said}"
     names = "\n".join(tensors)
     for in_names, in_config, sentence in OTHER_SCHEMES:
         if re.search(in_names, names) or (config_text and re.search(in_config, config_text)):
             return f"it uses {sentence}"
     return "no name looks like one; name the tensor with --tensor"
+
+
+def _said_by(config_text: str) -> str | None:
+    """What the configuration itself says, read as `pe gen model` reads it; None where it does not settle it."""
+    from pe_cli.models.read import Configuration
+    from pe_cli.models.resolve import resolve_configuration
+
+    data = json.loads(config_text or "{}")
+    try:
+        config = Configuration("config.json", data, model_type=str(data.get("model_type") or ""))
+        return SENTENCES.get(resolve_configuration(config, seq_len=1).encoding)
+    except PeError:
+        return None
