@@ -19,7 +19,7 @@ from pe_cli.encodings.rope_rules import Policy, option
 from pe_cli.encodings.rope_scaling import DEFAULT_BASE, canonical, given_options
 from pe_cli.errors import PeError, no_such
 from pe_cli.kernels import geometric, rotation_blocks
-from pe_cli.signature import Array, Choice, Compute, DTypeName, Grid, Ints, Positions, Tensors
+from pe_cli.signature import Array, Choice, Compute, DTypeName, Grid, Ints, Positions, Tensors, require_named
 
 Layout = Annotated[str, Choice(rope_layouts.NAMES, rope_layouts.ALIASES)]
 Scaling = Annotated[str, Choice(tuple(rope_rules.SCALINGS), rope_rules.ALIASES)]
@@ -119,6 +119,9 @@ def rope(
     chosen = rope_layouts.ALIASES.get(layout, layout)
     if chosen not in rope_layouts.NAMES:
         raise no_such("layout", layout, (*rope_layouts.NAMES, *rope_layouts.ALIASES))
+    require_named(Compute, compute=compute)
+    if policy is not None:
+        require_named(Policy, policy=policy)
     options = {
         "factor": factor,
         "original_len": original_len,

@@ -13,7 +13,7 @@ from pe_cli.encodings import sinusoidal_grid
 from pe_cli.encodings.sinusoidal_grid import GRID_STYLES
 from pe_cli.encodings.waves import Columns, Order, Recipe, frequencies, write_waves
 from pe_cli.errors import PeError, no_such
-from pe_cli.signature import Choice, Compute, DTypeName, Floats, Grid, Positions, Tensors
+from pe_cli.signature import Choice, Compute, DTypeName, Floats, Grid, Positions, Tensors, require_named
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ def sinusoidal(
     name = ALIASES.get(style, style)
     if name not in NAMES:
         raise no_such("style", style, (*NAMES, *ALIASES))
+    require_named(Compute, compute=compute)
     if dim < 1:
         raise PeError(f"dim {dim} is not a positive width")
     if not (base > 0 and np.isfinite(base)):
@@ -215,6 +216,7 @@ def timestep(
         raise PeError(f"max_period {max_period:g} is not a positive number")
     if not np.isfinite(scale):
         raise PeError(f"scale {scale:g} is not a number")
+    require_named(Compute, compute=compute)
     table = np.empty((len(positions), dim), numpy_dtype(dtype))
     style = Style("cos-sin" if flip_sin_to_cos else "sin-cos", 0, "exp-divide", pads=True)
     _halves(table, positions, style, max_period, downscale_freq_shift, compute, scale)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli import memory
+from pe_cli import memory, rope, sinusoidal, timestep
 from pe_cli.encodings.biases import alibi, fire, kerple
 from pe_cli.encodings.contextual import cope, fox, global_tokens
 from pe_cli.encodings.distances import head_table, over_distances
@@ -93,6 +93,10 @@ def test_positions_may_be_lists_or_unsigned(function) -> None:
     [
         (lambda: alibi(TOKENS, TOKENS, heads=2, form="keys"), "no form 'keys'; did you mean 'key'"),
         (lambda: kerple(TOKENS, heads=2, kernel="logs"), "no kernel 'logs'"),
+        (lambda: sinusoidal(TOKENS, 8, compute="float16"), "did you mean 'float32'"),
+        (lambda: timestep(TOKENS, 8, compute="float16"), "did you mean 'float32'"),
+        (lambda: rope(TOKENS, 8, compute="float16"), "did you mean 'float32'"),
+        (lambda: rope(TOKENS, 8, scaling="longrope", original_len=8, policy="longer"), "no policy 'longer'"),
         (lambda: deberta(TOKENS, TOKENS, convention="orignal"), "did you mean 'original'"),
         (lambda: global_tokens(64, scheme="ect"), "no scheme 'ect'"),
         (lambda: axial(shape=(8, 8), dims=(2, 2), combine="add"), "no combine 'add'"),
