@@ -73,11 +73,11 @@ def require_room(shape: tuple[int, ...], dtype: DTypeLike) -> None:
     )
 
 
-def canonical(name: str, choice: Choice) -> str:
+def canonical(kind: str, name: str, choice: Choice) -> str:
     """The name that `name` is an alias of, or `name`; an error where it is neither."""
     found = (choice.aliases or {}).get(name, name)
     if found not in choice.names:
-        raise no_such("name", name, [*choice.names, *(choice.aliases or ())])
+        raise no_such(kind, name, [*choice.names, *(choice.aliases or ())])
     return found
 
 

@@ -143,7 +143,7 @@ def transformer_xl(
     if clamp_len is not None:
         positions = np.clip(positions, -clamp_len, clamp_len)
     rows = np.empty((len(positions), dim), numpy_dtype(dtype))
-    sines, cosines = ROW_COLUMNS[canonical(style, ROW_STYLES)](dim)
+    sines, cosines = ROW_COLUMNS[canonical("style", style, ROW_STYLES)](dim)
     for block, z in rotation_blocks(positions, geometric(base, dim), relative=dtype == "float64"):
         rows[block, sines], rows[block, cosines] = round_to(z.imag, dtype), round_to(z.real, dtype)
     return rows
@@ -203,7 +203,7 @@ def shaw(
     table : learned vectors, one row per index
     dtype : element type of the vectors (float32)
     """
-    numbering = canonical(numbering, SHAW_CHOICE)
+    numbering = canonical("numbering", numbering, SHAW_CHOICE)
     right = max_distance if max_right is None else max_right
     if max_distance < 1 or right < 0:
         raise PeError(f"--max-distance {max_distance}, {right} to the right: at least 1, and 0 to the right")

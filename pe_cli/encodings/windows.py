@@ -60,7 +60,7 @@ def swin(
     """
     height, width = _window_sides(window, "--window")
     require_room((height * width, height * width), np.int64)
-    version = canonical(version, VERSIONS)
+    version = canonical("version", version, VERSIONS)
     if version == "1" and pretrained_window is not None:
         raise PeError(
             f"--pretrained-window {spell(pretrained_window, 'x')}: only --version 2 has a scale to keep"

@@ -8,7 +8,9 @@ from pe_cli.encodings.biases import alibi, fire, kerple
 from pe_cli.encodings.contextual import cope, fox, global_tokens
 from pe_cli.encodings.distances import head_table, over_distances
 from pe_cli.encodings.mixed import deberta, tupe
+from pe_cli.encodings.relative import shaw, transformer_xl
 from pe_cli.encodings.sparse import axial, position_ids, sparse_transformer
+from pe_cli.encodings.windows import swin
 from pe_cli.errors import PeError
 
 TOKENS = np.arange(64)
@@ -97,6 +99,9 @@ def test_positions_may_be_lists_or_unsigned(function) -> None:
         (lambda: timestep(TOKENS, 8, compute="float16"), "did you mean 'float32'"),
         (lambda: rope(TOKENS, 8, compute="float16"), "did you mean 'float32'"),
         (lambda: rope(TOKENS, 8, scaling="longrope", original_len=8, policy="longer"), "no policy 'longer'"),
+        (lambda: transformer_xl(TOKENS, dim=4, style="xl-net"), "no style 'xl-net'; did you mean 'xlnet'"),
+        (lambda: shaw(TOKENS, numbering="etcetera"), "no numbering 'etcetera'"),
+        (lambda: swin(window=(2, 2), version="v3"), "no version 'v3'"),
         (lambda: deberta(TOKENS, TOKENS, convention="orignal"), "did you mean 'original'"),
         (lambda: global_tokens(64, scheme="ect"), "no scheme 'ect'"),
         (lambda: axial(shape=(8, 8), dims=(2, 2), combine="add"), "no combine 'add'"),
