@@ -19,6 +19,7 @@ from pe_cli.signature import Tensors
 
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS = 512
+LARGEST_ROW = 16 << 20  # bytes as they are stored; computing them takes up to eight times as many
 SMALL_RANGE = frozenset({"float16", "float8_e4m3fn", "float8_e5m2"})
 
 
@@ -88,11 +89,7 @@ class WholeTable(Table):
         for name in names:
             array = self._tensors[name]
             target = numpy_dtype(self.specs[name].dtype)
-            step = (
-                max(1, len(array))
-                if not array.ndim or not array.size
-                else max(1, BLOCK_BYTES * len(array) // array.nbytes)
-            )
+            step = max(1, BLOCK_BYTES * len(array) // max(1, array.nbytes)) if array.ndim else 1
             for start in range(0, len(array), step) if array.ndim else (0,):
                 rows = array[start : start + step] if array.ndim else array
                 stored = np.ascontiguousarray(round_to(rows, target)).reshape(rows.shape)
@@ -153,12 +150,12 @@ class RowTable(Table):
         step = self._rows_per_block(wanted)
         for start in range(self._begin, self._end, step):
             for name, rows in self._rows(start, min(start + step, self._end)).items():
-                if name in wanted:
-                    if (
-                        self.specs[name].dtype in SMALL_RANGE
-                    ):  # in others it would take as long as the table itself
-                        self._count(name, rows)
-                    yield Block(name, start - self._begin, rows)
+                if name not in wanted:
+                    continue
+                if self.specs[name].dtype in SMALL_RANGE:
+                    # In others it would take as long as the table itself.
+                    self._count(name, rows)
+                yield Block(name, start - self._begin, rows)
         for name in wanted:
             self._warn(name)
 
@@ -192,7 +189,7 @@ class RowTable(Table):
     def _rows_per_block(self, names: list[str]) -> int:
         count = max(1, self._end - self._begin)
         row_bytes = max(1, sum(self.specs[name].nbytes for name in names) // count)
-        if row_bytes * 8 > BLOCK_BYTES << 6:
+        if row_bytes > LARGEST_ROW:
             raise PeError(f"a single row takes {row_bytes / 2**20:.0f} MiB: ask for a smaller --dim")
         rows = BLOCK_BYTES // row_bytes
         return max(1, rows - rows % BLOCK_ROWS or rows)
