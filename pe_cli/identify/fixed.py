@@ -153,7 +153,7 @@ def _attempt(
     cos: Array, sin: Array, found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
 ) -> Iterator[Solved]:
     sign = float(np.sign(found.step[0]))
-    for law, shift, dim in _hypotheses(found, width, sinusoid=sinusoid, rope=rope):
+    for law, shift, dim in _hypotheses(found, width, precision.unit, sinusoid=sinusoid, rope=rope):
         try:
             frequencies, own = _frequencies(law, shift, dim, len(found.step))
         except PeError:
@@ -171,7 +171,7 @@ def _by_distance_from_zero(
 ) -> Rotation | None:
     """Sharper steps for rows far from position 0: the first angle is the step times a known position."""
     sign = float(np.sign(found.step[0]))
-    for law, shift, dim in _hypotheses(found, width, sinusoid=sinusoid, rope=rope):
+    for law, shift, dim in _hypotheses(found, width, precision.unit, sinusoid=sinusoid, rope=rope):
         try:
             frequencies, _ = _frequencies(law, shift, dim, len(found.step))
         except PeError:
@@ -202,7 +202,7 @@ def solve_with(
 
 
 def _hypotheses(
-    found: Rotation, width: int, *, sinusoid: bool, rope: bool
+    found: Rotation, width: int, unit: float, *, sinusoid: bool, rope: bool
 ) -> Iterator[tuple[Law, float | None, int]]:
     clear, pairs = usable_pairs(found), len(found.step)
     if clear < 1:
@@ -215,7 +215,8 @@ def _hypotheses(
         for variant in variants(law):
             yield variant, shift, dim
     if rope:
-        for law in rope_laws(step, error, pairs):
+        amplitude = found.amplitude, found.amplitude * unit / 8
+        for law in rope_laws(step, error, pairs, amplitude):
             for variant in variants(law):
                 yield variant, None, 2 * pairs
     for law, dim, shift in plain if late else []:

@@ -34,7 +34,18 @@ class Law:
 
 
 def variants(law: Law) -> Iterator[Law]:
-    """The law with its base rounded within its error, less rounded, and as it was measured."""
+    """The law with its factor and its base rounded within their errors, less rounded, and as measured."""
+    yield from _rounded_bases(law)
+    factor = law.parameters.get("factor")
+    if factor is None or law.scaling == "linear":
+        return
+    for share in (0.01, 0.003):
+        short = roundest(factor, factor * share)
+        if short != factor and digits_of(short) <= ROUND_DIGITS:
+            yield from _rounded_bases(replace(law, parameters=law.parameters | {"factor": short}))
+
+
+def _rounded_bases(law: Law) -> Iterator[Law]:
     yield law
     seen = {law.base}
     for share in (0.25, 0.0):

@@ -15,6 +15,7 @@ from pe_cli.identify.laws import (
     TYPICAL,
     Law,
     Line,
+    digits_of,
     fit_line,
     geometric,
     log_errors,
@@ -31,8 +32,13 @@ LEAST_FACTOR = 0.02  # of ln s: less is no scaling
 LENGTHS = tuple(2.0**k for k in range(8, 22))
 
 
-def rope_laws(step: Array, error: Array, pairs: int) -> list[Law]:
-    """The rules of RoPE that the first steps of `pairs` (those that are clear of noise) may follow."""
+def rope_laws(
+    step: Array, error: Array, pairs: int, amplitude: tuple[float, float] = (1.0, 0.0)
+) -> list[Law]:
+    """The rules of RoPE that the first steps of `pairs` (those that are clear of noise) may follow.
+
+    `amplitude` is the magnitude of the table and its error: with YaRN it is 1 + 0.1 ln(factor).
+    """
     if len(step) < 1 or (step <= 0).any():
         return []
     line = geometric(step, error)
@@ -43,7 +49,18 @@ def rope_laws(step: Array, error: Array, pairs: int) -> list[Law]:
     if unit is None or len(step) < 3:
         return []
     y, sigma = log_errors(step / unit, error / unit)
-    return _llama3(y, sigma, unit, pairs) + _yarn(y, sigma, unit, pairs)
+    factor = _factor_of(*amplitude)
+    told = _yarn(y, sigma, unit, pairs, factor) if factor else []
+    return told or _llama3(y, sigma, unit, pairs) + _yarn(y, sigma, unit, pairs)
+
+
+def _factor_of(amplitude: float, error: float) -> float | None:
+    """The factor of YaRN that a magnitude tells, where it is a short number."""
+    if not 1.02 < amplitude < 1.8:
+        return None
+    factor = float(np.exp(10 * (amplitude - 1)))
+    short = roundest(factor, 10 * error * factor + 1e-6)
+    return short if digits_of(short) <= 3 else None
 
 
 def _runs(y: Array, sigma: Array) -> tuple[int, int]:
@@ -62,13 +79,18 @@ def _straight(line: Line) -> bool:
     return line.worst < 4 or line.typical < 1.8
 
 
-def _ramped(y: Array, sigma: Array, share: Array) -> tuple[Array, Array, Array]:
-    """ln u = -i slope + ln(1 - share (1 - 1/s)) for many shares [k, m] at once: slope, ln s, worst residual."""
+def _ramped(y: Array, sigma: Array, share: Array, factor: float | None = None) -> tuple[Array, Array, Array]:
+    """ln u = -i slope + ln(1 - share (1 - 1/s)) for many shares [k, m] at once: slope, ln s, typical residual.
+
+    With `factor`, s is known.
+    """
     m = len(y)
     index = np.arange(m, dtype=np.float64)
     weight = 1 / sigma**2
     slope = np.full(len(share), float(y[0] - y[min(1, m - 1)]))
     log_s = np.clip(-slope * (m - 1) - y[-1], 0.2, 6.0)
+    if factor is not None:
+        log_s = np.full(len(share), np.log(factor))
     for _ in range(12):
         rest_of_s = np.exp(-log_s)[:, None]
         kept = 1 - share * (1 - rest_of_s)
@@ -80,15 +102,18 @@ def _ramped(y: Array, sigma: Array, share: Array) -> tuple[Array, Array, Array]:
         bb = (weight * by_s**2).sum(1) + 1e-12
         ra, rb = (weight * by_slope * rest).sum(1), (weight * by_s * rest).sum(1)
         determinant = np.maximum(aa * bb - ab**2, 1e-300)
-        slope = np.clip(slope + np.clip((bb * ra - ab * rb) / determinant, -0.5, 0.5), 1e-3, 5.0)
+        change = ra / aa if factor is not None else (bb * ra - ab * rb) / determinant
+        slope = np.clip(slope + np.clip(change, -0.5, 0.5), 1e-3, 5.0)
+        if factor is not None:
+            continue
         log_s = np.clip(log_s + np.clip((aa * rb - ab * ra) / determinant, -1, 1), 1e-3, 9.0)
     kept = 1 - share * (1 - np.exp(-log_s))[:, None]
     rest = np.abs(y - (-index * slope[:, None] + np.log(kept))) / sigma
     return slope, log_s, np.sqrt(np.mean(rest**2, axis=1))
 
 
-def _yarn(y: Array, sigma: Array, unit: float, pairs: int) -> list[Law]:
-    """The ramp of YaRN is linear in i, from lo to hi."""
+def _yarn(y: Array, sigma: Array, unit: float, pairs: int, factor: float | None = None) -> list[Law]:
+    """The ramp of YaRN is linear in i, from lo to hi; `factor` where the magnitude tells it."""
     m = len(y)
     head, tail = _runs(y, sigma)
     lows = np.arange(max(0, head - 14), head + 1)
@@ -100,7 +125,7 @@ def _yarn(y: Array, sigma: Array, unit: float, pairs: int) -> list[Law]:
     if not len(lo):
         return []
     share = np.clip((np.arange(m) - lo[:, None]) / (hi - lo)[:, None], 0, 1)
-    slope, log_s, worst = _ramped(y, sigma, share)
+    slope, log_s, worst = _ramped(y, sigma, share, factor)
     laws = []
     fitting = np.flatnonzero((worst < TYPICAL) & (log_s > LEAST_FACTOR))
     for k in fitting[np.argsort(worst[fitting])][:24]:
@@ -109,6 +134,8 @@ def _yarn(y: Array, sigma: Array, unit: float, pairs: int) -> list[Law]:
         )
         laws.append((_implausibility(law), worst[k], law))
     if not laws:
+        if factor is not None:
+            return []
         best = int(np.argmin(worst))
         exact = _free_ramp(y, sigma, np.array([slope[best], log_s[best], lo[best], hi[best]]))
         if exact is None:

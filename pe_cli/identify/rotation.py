@@ -322,16 +322,9 @@ def even_wave(wave: Array, precision: Precision) -> Rotation | None:
         np.abs(sides - ratio * centre) > 8 * np.abs(wave).max() * (2 * precision.unit + FLOAT32_STEP * n)
     ).any():
         return None
-    step = np.arccos(np.clip(ratio / 2, -1, 1))
     place = np.arange(n, dtype=np.float64)
-    even, odd = np.zeros(m), np.zeros(m)
-    length = min(n, 8)
-    while True:
-        for _ in range(4):
-            step, even, odd, error = _wave_fit(wave[:length], place[:length], step)
-        if length == n:
-            break
-        length = min(n, 2 * length)
+    step, even, odd, error = _best_waves(wave, place, np.arccos(np.clip(ratio / 2, -1, 1)))
+    step[np.ptp(wave, axis=0) == 0] = 0
     model = even * np.cos(np.outer(place, step)) + odd * np.sin(np.outer(place, step))
     slack = 8 * precision.unit + 8 * FLOAT32_STEP * (1 + np.outer(place, step))
     clear = step * n > 1.5
@@ -348,9 +341,68 @@ def even_wave(wave: Array, precision: Precision) -> Rotation | None:
     error = np.where(clear, np.maximum(error * scale, 1e-12), np.inf)
     slow = np.flatnonzero(~clear)
     if len(slow) and not np.any(wave[0]):
-        step[slow], error[slow] = _slow_sines(wave[:, slow] / amplitude, precision)
+        step[slow], by_rounding = _slow_sines(wave[:, slow] / amplitude, precision)
+        error[slow] = np.hypot(by_rounding, step[slow] * precision.unit / 8)  # of the amplitude
         first[slow] = -np.pi / 2
+    elif len(slow) and np.ptp(wave[0]) == 0:
+        step[slow], error[slow] = _slow_cosines(wave[:, slow] / amplitude, precision)
+        first[slow] = 0.0
     return Rotation(amplitude, step, error, first, np.full(m, 4 * scale), place, True)
+
+
+def _best_waves(wave: Array, place: Array, step: Array) -> tuple[Array, Array, Array, Array]:
+    """The best of the fits that begin from the step of the first rows, from the strongest frequency, and, for
+    waves that hardly turn, from parts of a turn."""
+    n, m = wave.shape
+    length = min(n, 8)
+    while length < n:
+        for _ in range(4):
+            step, *_ = _wave_fit(wave[:length], place[:length], step)
+        length = min(n, 2 * length)
+    padded = 4 * n
+    strength = np.abs(np.fft.rfft(wave, padded, axis=0))
+    starts = [step, TURN * strength.argmax(axis=0) / padded]
+    starts += [np.full(m, turned / n) for turned in (1.0, 2.5, 4.0, 6.0)]
+    best: tuple[Array, Array, Array, Array] | None = None
+    least = np.full(m, np.inf)
+    for start in starts:
+        todo = ~(least <= 1e-6) if best is None else np.sqrt(least) > FITTED * np.abs(wave).max()
+        if best is not None and not todo.any():
+            break
+        fit = start[todo]
+        for _ in range(5):
+            fit, even_fit, odd_fit, error_fit = _wave_fit(wave[:, todo], place, fit)
+        angle = np.outer(place, fit)
+        rest = np.mean((wave[:, todo] - even_fit * np.cos(angle) - odd_fit * np.sin(angle)) ** 2, axis=0)
+        if best is None:
+            best, least = (fit, even_fit, odd_fit, error_fit), rest
+            continue
+        better = rest < least[todo]
+        where = np.flatnonzero(todo)[better]
+        for kept, new in zip(best, (fit, even_fit, odd_fit, error_fit), strict=True):
+            kept[where] = new[better]
+        least[where] = rest[better]
+    assert best is not None
+    return best
+
+
+FITTED = 1e-4  # root mean square of what a fit leaves, of the largest entry, that needs no second try
+SEEN = 6.0  # half ulps by which a cosine has left 1
+
+
+def _slow_cosines(cosines: Array, precision: Precision) -> tuple[Array, Array]:
+    """Steps of pairs that do not turn far, from x[r] = cos(r step)."""
+    place = np.arange(1, len(cosines), dtype=np.float64)[:, None]
+    x = np.clip(cosines[1:], -1, 1)
+    half = precision.half_ulp(x)
+    angle = np.arccos(x)
+    noise = ROUNDING * half / np.maximum(np.sin(angle), 1e-12)
+    weight = np.where(1 - x > SEEN * half, (place / noise) ** 2, 0.0)
+    total = weight.sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        step = np.where(total > 0, (weight * angle / place).sum(0) / total, 0.0)
+        error = np.where(total > 0, np.maximum(total**-0.5 * 3, 1e-7 * step), np.inf)
+    return step, error
 
 
 def _slow_sines(sines: Array, precision: Precision) -> tuple[Array, Array]:

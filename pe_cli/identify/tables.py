@@ -199,21 +199,20 @@ def _unruled(
 ) -> Identified | None:
     """A rotation by position whose frequencies follow no rule that is known: factors that were searched."""
     clear = usable_pairs(found)
-    if clear < 4 or found.step[0] <= 0 or clear < len(found.step) - 1:
+    if clear < 4 or found.step[0] <= 0 or (np.diff(found.step[:clear]) > 0).any():
         return None
     unit = max(1.0, float(np.round(found.step[0])))
     frequencies = np.where(np.isnan(found.step), 0, found.step) / unit
     divisors = 10000.0 ** (-np.arange(len(frequencies)) / len(frequencies)) / frequencies
-    if (frequencies[2:] > frequencies[:-2]).any():
-        return None
     law = Law("longrope", 10000.0, unit, parameters={"factors": [tidy(float(f)) for f in divisors]})
     law.ambiguous = ("base 10000 is assumed: only base and factors together are known",)
-    for solved in solve_with(cos, sin, found, precision, law, [float(w) for w in frequencies]):
-        reading = Reading(columns, order, _complex(cos, sin), solved, precision)
-        return rope_facts(reading, layout, [solved], solved.place_facts(), [])
+    if clear >= len(found.step) - 1 and (frequencies[2:] <= frequencies[:-2]).all():
+        for solved in solve_with(cos, sin, found, precision, law, [float(w) for w in frequencies]):
+            reading = Reading(columns, order, _complex(cos, sin), solved, precision)
+            return rope_facts(reading, layout, [solved], solved.place_facts(), [])
     facts = {"layout": layout, "dim": 2 * len(frequencies), "scaling": "longrope"}
     facts |= {"attention_factor": tidy(found.amplitude)}
-    note = "a rotation by position, but too coarsely stored to tell its frequencies from its first position"
+    note = "a rotation by position, but too coarsely stored to tell all its frequencies or its first position"
     return Identified("rope", facts, None, precision.name, [note])
 
 
@@ -261,10 +260,22 @@ def _alone(wave: NDArray[Any], way: str, rows: Rows, precision: Precision) -> Id
         named = rope_facts(Reading(way, part, z, solved, precision), way, [solved], solved.place_facts(), [])
         named.facts["part"] = part
         return named
+    for part, cos, sin, turned in _parts(values, found):
+        searched = _unruled(way, part, way, cos, sin, turned, precision)
+        if searched is not None:
+            searched.facts["part"] = part
+            return searched
     return None
 
 
 def _wave_readings(values: Array, found: Rotation, precision: Precision) -> Iterator[tuple[str, Solved]]:
+    for part, cos, sin, turned in _parts(values, found):
+        for solved in solve(cos, sin, turned, precision, 2 * values.shape[1], sinusoid=False, rope=True):
+            yield part, solved
+
+
+def _parts(values: Array, found: Rotation) -> Iterator[tuple[str, Array, Array, Rotation]]:
+    """The wave read as cosines, and as sines, likelier first."""
     absent = np.full_like(values, np.nan)
     readings = [("cos", values, absent, found.first), ("sin", absent, values, found.first + np.pi / 2)]
     if not np.any(values[0]):
@@ -280,5 +291,4 @@ def _wave_readings(values: Array, found: Rotation, precision: Precision) -> Iter
             found.place,
             True,
         )
-        for solved in solve(cos, sin, turned, precision, 2 * values.shape[1], sinusoid=False, rope=True):
-            yield part, solved
+        yield part, cos, sin, turned
