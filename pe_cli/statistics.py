@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+BLOCK_ITEMS = 1 << 19
 LAGS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -25,38 +28,79 @@ class Statistics(TypedDict, total=False):
 
 
 def describe(array: NDArray[Any]) -> Statistics:
-    """Statistics of a real, integer or complex array; rows are those of its last two dimensions."""
+    """Statistics of a real, integer or complex array, in blocks of rows; rows are those of its last two dimensions."""
     if array.size == 0:
         return Statistics()
-    values = (np.abs(array) if array.dtype.kind == "c" else array).astype(np.float64)
-    finite = np.isfinite(values)
-    good = values[finite]
-    found = Statistics(
-        zeros=int((values == 0).sum()), nan=int(np.isnan(values).sum()), infinite=int(np.isinf(values).sum())
-    )
-    if good.size:
-        found["min"], found["max"] = float(good.min()), float(good.max())
-        found["mean"], found["std"] = float(good.mean()), float(good.std())
-    if values.ndim >= 2 and finite.all():
-        rows = values.reshape(-1, values.shape[-1])
-        norms = np.sqrt((rows * rows).sum(axis=1))
+    rows = array.reshape(-1, array.shape[-1]) if array.ndim >= 2 else array.reshape(1, -1)
+    moments, norms = Moments(), []
+    for block in _blocks(rows):
+        moments.add(block)
+        norms.append(np.sqrt(np.einsum("ij,ij->i", block, block)))
+    found = Statistics(zeros=moments.zeros, nan=moments.nan, infinite=moments.infinite)
+    if moments.count:
+        found["min"], found["max"] = moments.low, moments.high
+        found["mean"], found["std"] = moments.mean, (moments.squares / moments.count) ** 0.5
+    if array.ndim >= 2 and not moments.nan and not moments.infinite:
+        sizes = np.concatenate(norms)
         found["row_norm"] = {
-            "min": float(norms.min()),
-            "median": float(np.median(norms)),
-            "max": float(norms.max()),
+            "min": float(sizes.min()),
+            "median": float(np.median(sizes)),
+            "max": float(sizes.max()),
         }
-        found["similarity"] = similarity(values.reshape(-1, *values.shape[-2:])[0])
+        found["similarity"] = similarity(rows[: array.shape[-2]])
     return found
 
 
-def similarity(rows: NDArray[np.float64]) -> dict[str, float]:
+@dataclass
+class Moments:
+    """Numbers of all elements, gathered block by block (Chan, Golub and LeVeque, 1979)."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    low: float = np.inf
+    high: float = -np.inf
+    zeros: int = 0
+    nan: int = 0
+    infinite: int = 0
+
+    def add(self, block: NDArray[np.float64]) -> None:
+        """Take a block into account."""
+        self.zeros += int((block == 0).sum())
+        self.nan += int(np.isnan(block).sum())
+        self.infinite += int(np.isinf(block).sum())
+        good = block[np.isfinite(block)]
+        if not good.size:
+            return
+        self.low, self.high = min(self.low, float(good.min())), max(self.high, float(good.max()))
+        mean, count = float(good.mean()), self.count + good.size
+        apart = mean - self.mean
+        self.squares += float(((good - mean) ** 2).sum()) + apart**2 * self.count * good.size / count
+        self.mean += apart * good.size / count
+        self.count = count
+
+
+def similarity(rows: NDArray[Any]) -> dict[str, float]:
     """Mean cosine between rows that lie 1, 2, 4 … apart; zero rows are left out."""
-    norms = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
-    unit = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
-    used = norms[:, 0] > 0
-    found = {}
-    for lag in LAGS:
-        both = used[lag:] & used[:-lag]
-        if lag < len(rows) and both.any():
-            found[str(lag)] = float((unit[lag:] * unit[:-lag]).sum(axis=1)[both].mean())
-    return found
+    lags = [lag for lag in LAGS if lag < len(rows)]
+    sums, counts = dict.fromkeys(lags, 0.0), dict.fromkeys(lags, 0)
+    before = np.zeros((0, rows.shape[1]))
+    for block in _blocks(rows):
+        norms = np.sqrt(np.einsum("ij,ij->i", block, block))[:, None]
+        unit = np.divide(block, norms, out=np.zeros_like(block), where=norms > 0)
+        joined = np.concatenate([before, unit])
+        for lag in lags:
+            first = max(lag, len(before))
+            new, old = joined[first:], joined[first - lag : max(len(joined), first) - lag]
+            sums[lag] += float(np.einsum("ij,ij->", new, old))
+            counts[lag] += int((new.any(axis=1) & old.any(axis=1)).sum())
+        before = joined[-LAGS[-1] :]
+    return {str(lag): sums[lag] / counts[lag] for lag in lags if counts[lag]}
+
+
+def _blocks(rows: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+    """Consecutive rows as float64, the modulus of complex ones, a few MiB at a time."""
+    step = max(1, BLOCK_ITEMS // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step]
+        yield (np.abs(block) if block.dtype.kind == "c" else block).astype(np.float64)

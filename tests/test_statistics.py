@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli import sinusoidal
+from pe_cli import sinusoidal, statistics
 from pe_cli.statistics import describe, similarity
 
 
@@ -54,3 +54,35 @@ def test_similarity_of_sinusoidal_rows_is_the_mean_cosine_of_their_distance() ->
 def test_zero_rows_are_like_nothing() -> None:
     rows = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     assert similarity(rows) == {"1": 0.5, "2": 0.0}
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "BLOCK_ITEMS", 7 * 16)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 8, 300, 701])
+def test_numbers_do_not_depend_on_the_blocks(rows: int, small_blocks: None) -> None:
+    table = np.random.default_rng(0).normal(3, 2, size=(rows, 16)).astype(np.float32)
+    table[rows // 2] = 0
+    found = describe(table)
+    wide = table.astype(np.float64)
+    norms = np.linalg.norm(wide, axis=1)
+    assert (found["min"], found["max"], found["zeros"]) == (wide.min(), wide.max(), 16)
+    assert found["mean"] == pytest.approx(wide.mean(), rel=1e-12)
+    assert found["std"] == pytest.approx(wide.std(), rel=1e-12)
+    assert found["row_norm"] == pytest.approx({"min": 0, "median": np.median(norms), "max": norms.max()})
+
+
+@pytest.mark.parametrize("rows", [2, 9, 300, 701])
+def test_similarity_is_the_mean_cosine_of_rows_that_far_apart(rows: int, small_blocks: None) -> None:
+    table = np.random.default_rng(1).normal(1, 1, size=(rows, 16))
+    table[::5] = 0
+    found = similarity(table)
+    for lag in (lag for lag in statistics.LAGS if lag < rows):
+        pairs = [
+            a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+            for a, b in zip(table[lag:], table[:-lag], strict=True)
+            if a.any() and b.any()
+        ]
+        assert found.get(str(lag)) == (pytest.approx(np.mean(pairs)) if pairs else None)
