@@ -55,7 +55,6 @@ BEHIND_PADDING = frozenset(
         "xmod",
         "lilt",
         "luke",
-        "mluke",
         "roberta-prelayernorm",
         "layoutlmv3",
         "markuplm",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from pe_cli import cli
+from pe_cli.surgery.config import BEHIND_PADDING
 
 pytestmark = pytest.mark.interop
 torch = pytest.importorskip("torch")
@@ -228,6 +230,29 @@ def test_it_loads_and_runs(name: str, tmp_path: Path) -> None:
     changed = {key for key in before if before[key].shape != after[key].shape}
     assert changed
     assert all(torch.equal(before[key], after[key]) for key in before if key not in changed)
+
+
+def test_families_behind_padding_are_those_whose_code_says_so() -> None:
+    """They count positions from padding_idx + 1 in a table that the configuration sizes by its rows."""
+    models = Path(transformers.__file__).parent / "models"
+    families: dict[str, set[str]] = {}
+    for path in sorted(models.glob("*/modeling_*.py")):
+        for body in re.split(r"^class ", path.read_text(encoding="utf-8"), flags=re.M)[1:]:
+            counted = re.search(r"padding_idx \+ 1|create_position_ids_from_input_ids", body)
+            if counted and re.search(
+                r"position_embeddings = \w+\.\w+\(\s*config\.max_position_embeddings,", body
+            ):
+                text = "".join(
+                    file.read_text(encoding="utf-8") for file in path.parent.glob("configuration_*.py")
+                )
+                families[path.parent.name] = set(re.findall(r'model_type = "([^"]+)"', text))
+    assert len(families) > 15
+    in_parts_without_a_type = {"evolla", "pp_doclayout_v2"}
+    unknown = {name for name, types in families.items() if not types & BEHIND_PADDING}
+    assert unknown <= in_parts_without_a_type
+    assert BEHIND_PADDING - {"ibert"} <= set().union(
+        *families.values()
+    )  # I-BERT has a class of its own for it
 
 
 def test_whisper_is_regenerated(tmp_path: Path) -> None:
