@@ -16,12 +16,20 @@ from pe_cli.encodings.spectra import Found, Multiplet, Spectra
 from pe_cli.errors import PeError
 from pe_cli.memory import require_memory
 from pe_cli.randomness import uniform_rows
-from pe_cli.signature import Tensors
-from pe_cli.structures import Graph
+from pe_cli.signature import Tensors, require_named
+from pe_cli.structures import Graph, GraphLike, as_graph
 from pe_cli.structures.graph import Rows
 
 Pad: TypeAlias = Literal["zero", "nan", "error"]
 Sign: TypeAlias = Literal["max-abs", "first", "random"]
+Norm: TypeAlias = Literal["sym", "rw", "none"]
+Drop: TypeAlias = Literal["zeros", "first", "none"]
+Parted: TypeAlias = Literal["joint", "each"]
+Potential: TypeAlias = Literal["absolute", "relative"]
+MagneticNorm: TypeAlias = Literal["sym", "none"]
+Convention: TypeAlias = Literal["half", "unit"]
+Parts: TypeAlias = Literal["complex", "split"]
+Loops: TypeAlias = Literal["keep", "drop"]
 VectorNorm: TypeAlias = Literal["l2", "l1", "abs-max", "wavelength"]
 
 PADDING = {"zero": 0.0, "nan": float("nan")}
@@ -32,12 +40,12 @@ NO_WAVE = 1e-8  # eigenvalues up to this have no wavelength
 
 
 def laplacian(
-    graph: Graph,
+    graph: GraphLike,
     k: int,
     *,
-    norm: Literal["sym", "rw", "none"] = "sym",
-    drop: Literal["zeros", "first", "none"] = "zeros",
-    components: Literal["joint", "each"] = "joint",
+    norm: Norm = "sym",
+    drop: Drop = "zeros",
+    components: Parted = "joint",
     isolated: Isolated = "zero",
     multiplet: Multiplet = "warn",
     sign: Sign = "max-abs",
@@ -84,7 +92,14 @@ def laplacian(
     PeError
         For k < 1, a graph without nodes, negative weights, or more memory than there is.
     """
+    graph = as_graph(graph)
     _check(graph, k)
+    require_named(Norm, norm=norm)
+    require_named(Drop, drop=drop)
+    require_named(Parted, components=components)
+    _check_choices(isolated, multiplet, pad, solver)
+    require_named(Sign, sign=sign)
+    require_named(VectorNorm, vec_norm=vec_norm)
     if seed is not None and sign != "random":
         raise PeError(f"--seed {seed}: only --sign random draws")
     _check_isolated(isolated, norm)
@@ -124,17 +139,17 @@ def laplacian(
 
 
 def magnetic(
-    graph: Graph,
+    graph: GraphLike,
     k: int,
     *,
     q: float = 0.25,
-    q_mode: Literal["absolute", "relative"] = "absolute",
-    norm: Literal["sym", "none"] = "sym",
-    convention: Literal["half", "unit"] = "half",
+    q_mode: Potential = "absolute",
+    norm: MagneticNorm = "sym",
+    convention: Convention = "half",
     isolated: Isolated = "zero",
     multiplet: Multiplet = "warn",
     pad: Pad = "zero",
-    parts: Literal["complex", "split"] = "complex",
+    parts: Parts = "complex",
     solver: Solver = "auto",
 ) -> Tensors:
     """The k smallest eigenvectors of the magnetic Laplacian of a directed graph, complex.
@@ -171,7 +186,13 @@ def magnetic(
     PeError
         For k < 1, a graph without nodes, negative weights, a q that is not finite, or more memory than there is.
     """
+    graph = as_graph(graph)
     _check(graph, k)
+    require_named(Potential, q_mode=q_mode)
+    require_named(MagneticNorm, norm=norm)
+    require_named(Convention, convention=convention)
+    require_named(Parts, parts=parts)
+    _check_choices(isolated, multiplet, pad, solver)
     if not abs(q) <= LARGEST_Q:
         raise PeError(f"--q {q:g}: give a number of turns, at most {LARGEST_Q:g} in size")
     _check_isolated(isolated, norm)
@@ -197,9 +218,7 @@ def magnetic(
     return tables
 
 
-def random_walk(
-    graph: Graph, steps: int, *, loops: Literal["keep", "drop"] = "keep", space_dim: int = 0
-) -> Tensors:
+def random_walk(graph: GraphLike, steps: int, *, loops: Loops = "keep", space_dim: int = 0) -> Tensors:
     """Probabilities that a random walk is back at its node after 1, 2, …, steps steps (RWSE, RWPE).
 
     Shape (n, steps): entry (i, t) is (P^t)_ii with P = D^-1 A, A_ij the weight of the edge from i to j (parallel
@@ -223,7 +242,9 @@ def random_walk(
     PeError
         For steps < 1, a graph without nodes, negative weights, or more memory than there is.
     """
+    graph = as_graph(graph)
     _check(graph, steps, "--steps")
+    require_named(Loops, loops=loops)
     adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
     _check_weights(graph, adjacency)
     found = walks.return_probabilities(adjacency, steps, symmetric=not graph.directed)
@@ -241,7 +262,7 @@ def random_walk(
 
 
 def shortest_path(
-    graph: Graph, *, weighted: bool = False, limit: int | None = None, unreachable: int = -1
+    graph: GraphLike, *, weighted: bool = False, limit: int | None = None, unreachable: int = -1
 ) -> Tensors:
     """The number of edges on the shortest path between every two nodes (Graphormer's spatial encoding).
 
@@ -265,6 +286,7 @@ def shortest_path(
     PeError
         For a graph without nodes, lengths that are not positive, or more memory than there is.
     """
+    graph = as_graph(graph)
     _check(graph, 1)
     if limit is not None and limit < 0:
         raise PeError(f"--limit {limit}: give at least 0")
@@ -298,6 +320,13 @@ def _check(graph: Graph, number: int, option: str = "-k") -> None:
         raise PeError(f"{option} {number}: give at least 1")
     held = 16 * graph.num_nodes * number
     require_memory(held, f"{option} {number} for {graph.num_nodes:,} nodes", f"use a smaller {option}")
+
+
+def _check_choices(isolated: Isolated, multiplet: Multiplet, pad: Pad, solver: Solver) -> None:
+    require_named(Isolated, isolated=isolated)
+    require_named(Multiplet, multiplet=multiplet)
+    require_named(Pad, pad=pad)
+    require_named(Solver, solver=solver)
 
 
 def _check_isolated(isolated: Isolated, norm: str) -> None:

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from pe_cli.encodings.tree_pairs import PAIRS, pair_table, wang_edge, wang_path
 from pe_cli.errors import PeError, option_name
 from pe_cli.memory import require_memory
-from pe_cli.signature import Floats, Tensors
-from pe_cli.structures import Forest
+from pe_cli.signature import Floats, Tensors, require_named
+from pe_cli.structures import Forest, ForestLike, as_forest
 
 Scheme: TypeAlias = Literal["stack", "depth", "sibling", "ancestor", "sibling-pairs", "distance", "up-down"]
 Nodes: TypeAlias = Literal["all", "leaves", "internal"]
+Same: TypeAlias = Literal["edge", "path"]
 Wide: TypeAlias = Literal["clip", "drop", "binary", "error"]
 
 UNRELATED = 10000
@@ -22,7 +23,7 @@ LISTED = 1000  # labels up to this many are recorded in the file
 
 
 def tree(
-    forest: Forest,
+    forest: ForestLike,
     *,
     scheme: Scheme = "stack",
     max_depth: int | None = None,
@@ -72,7 +73,11 @@ def tree(
         For sizes below 1, p outside of 0 and 1, options that the scheme does not have, a child beyond max_width with
         wide error, or more memory than there is.
     """
+    require_named(Scheme, scheme=scheme)
+    require_named(Wide, wide=wide)
+    require_named(Nodes, nodes=nodes)
     _check_options(scheme, max_depth, max_width, p, model_dim, wide, max_distance, unrelated)
+    forest = as_forest(forest)
     chosen = _chosen(forest, nodes)
     facts: dict[str, Any] = {
         "total_nodes": forest.num_nodes,
@@ -99,7 +104,7 @@ def tree(
     return _finished(forest, chosen, {"tree": table}, facts, warnings)
 
 
-def dependency(forest: Forest, *, same: Literal["edge", "path"] = "edge", relative: bool = True) -> Tensors:
+def dependency(forest: ForestLike, *, same: Same = "edge", relative: bool = True) -> Tensors:
     """Structural positions of the words of a dependency parse.
 
     absolute (n,): steps from the word to the root, which is 0; encoded as positions are and joined with those.
@@ -122,6 +127,8 @@ def dependency(forest: Forest, *, same: Literal["edge", "path"] = "edge", relati
     PeError
         For more memory than there is.
     """
+    forest = as_forest(forest)
+    require_named(Same, same=same)
     chosen = np.ones(forest.num_nodes, dtype=bool)
     tensors: dict[str, NDArray[Any]] = {"absolute": forest.depths}
     if relative:

@@ -74,7 +74,7 @@ def read_npy(file: Opened, weights: str) -> RawGraph:
     """edge_index (2, m) or (m, 2), or a square adjacency matrix."""
     _unnamed(weights, file.label)
     array = _npy(io.BytesIO(whole_bytes(file)), file.label)
-    return _from_array(array, file.label, weights)
+    return from_array(array, file.label, weights)
 
 
 def read_npz(file: Opened, weights: str) -> RawGraph:
@@ -109,7 +109,7 @@ def _from_members(
     if {"format", "shape"} <= known.keys():
         return _scipy(member, label, weights)
     if EDGE_INDEX in known:
-        raw = _from_array(member(EDGE_INDEX), f"{label}:{EDGE_INDEX}", weights)
+        raw = from_array(member(EDGE_INDEX), f"{label}:{EDGE_INDEX}", weights)
         name = next((n for n in WEIGHTS if n in known), None) if weights == "auto" else weights
         if name not in (None, "none"):
             if name not in known:
@@ -126,7 +126,7 @@ def _from_members(
     if len(known) == 1:
         _unnamed(weights, label)
         name = next(iter(known))
-        return _from_array(member(name), f"{label}:{name}", weights)
+        return from_array(member(name), f"{label}:{name}", weights)
     raise PeError(
         f"{label} holds {', '.join(list(known)[:8])}: neither a matrix of scipy.sparse.save_npz nor {EDGE_INDEX}"
     )
@@ -159,7 +159,8 @@ def _scipy(member: Callable[[str], NDArray[Any]], label: str, weights: str) -> R
     return _from_entries(edges, data, shape[0], weights)
 
 
-def _from_array(array: NDArray[Any], label: str, weights: str) -> RawGraph:
+def from_array(array: NDArray[Any], label: str, weights: str) -> RawGraph:
+    """The edges of an edge_index (2, m) or (m, 2), or of a square matrix of weights; `label` is for messages."""
     square = array.ndim == 2 and array.shape[0] == array.shape[1]
     if array.dtype.kind not in READABLE or array.ndim != 2 or not (square or 2 in array.shape):
         raise PeError(

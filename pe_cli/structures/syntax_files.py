@@ -65,7 +65,7 @@ def read_conllu(text: str, label: str) -> Iterator[RawTree]:
         line = line.rstrip("\r")
         if not line.strip():
             if words:
-                yield _sentence(words, label)
+                yield sentence(words, label)
             words = []
             continue
         if line.startswith("#"):
@@ -97,7 +97,7 @@ def read_heads(text: str, label: str) -> Iterator[RawTree]:
         tree = group if down else [(number, word) for word in words]
         group = []
         if tree:
-            yield _sentence([(at, "", _head(word, f"{label} line {at}")) for at, word in tree], label)
+            yield sentence([(at, "", _head(word, f"{label} line {at}")) for at, word in tree], label)
 
 
 def read_python(text: str, label: str) -> Iterator[RawTree]:
@@ -120,7 +120,7 @@ def read_python(text: str, label: str) -> Iterator[RawTree]:
     yield tree
 
 
-def _sentence(words: list[tuple[int, str, int]], label: str) -> RawTree:
+def sentence(words: list[tuple[int, str, int]], label: str) -> RawTree:
     """The tree of (line, form, head from 1); errors for heads that make none."""
     roots = [(line, place) for place, (line, _, head) in enumerate(words, 1) if head == 0]
     for place, (line, _, head) in enumerate(words, 1):
