@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.grids import cells
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.kernels import as_decimal, rotations
 from pe_cli.phases import PRECISE, TWO_PI
 from pe_cli.randomness import normal_rows
@@ -96,7 +96,7 @@ def fourier(
     }
     for option, value in given.items():
         if value is not None and style not in OWN_OPTIONS[option]:
-            raise PeError(f"{option} is for style {' and '.join(OWN_OPTIONS[option])}, not for {style}")
+            raise PeError(f"{option_name(option)} is for style {' and '.join(OWN_OPTIONS[option])}, not for {style}")
     coordinates = _coordinates(positions, grid)
     if matrix is None:
         if num_bands is None:

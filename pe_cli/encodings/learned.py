@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli import randomness
 from pe_cli.encodings.sinusoidal import sinusoidal
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.signature import Choice, Positions
 
 DEFAULT_STD = 0.02
@@ -92,4 +92,4 @@ def learned(
 
 def _refuse(init: str, option: str, value: float | None, users: Any) -> None:
     if value is not None and init not in users:
-        raise PeError(f"{option} is for init {', '.join(users)}, not for {init}")
+        raise PeError(f"{option_name(option)} is for init {', '.join(users)}, not for {init}")

@@ -12,7 +12,7 @@ from pe_cli.dtypes import numpy_dtype
 from pe_cli.encodings import sinusoidal_grid
 from pe_cli.encodings.sinusoidal_grid import GRID_STYLES
 from pe_cli.encodings.waves import Columns, Order, Recipe, frequencies, write_waves
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.signature import Choice, Compute, DTypeName, Floats, Grid, Positions, Tensors, require_named
 
 
@@ -137,7 +137,7 @@ def sinusoidal(
         ("interpolation_scale", interpolation_scale),
     ):
         if value is not None:
-            raise PeError(f"{option} is for the styles of a grid ({', '.join(GRID_STYLES)}), not for {name}")
+            raise PeError(f"{option_name(option)} is for the styles of a grid ({', '.join(GRID_STYLES)}), not for {name}")
     return _line(positions, dim, STYLES[name], base, padding_idx, compute, dtype)
 
 
