@@ -274,6 +274,11 @@ def test_the_names_of_the_nodes_come_along():
         (lambda: laplacian(graph(10**7, []), 10**6), "memory"),
         (lambda: laplacian(random_graph(2 * 10**5, 2), 1, solver="dense"), "memory"),
         (lambda: laplacian(TRIANGLES, 1, components="each", multiplet="extend"), "--components each"),
+        (lambda: laplacian(TRIANGLES, 1, norm="syn"), "no norm 'syn'; did you mean 'sym'"),
+        (lambda: laplacian(TRIANGLES, 1, pad="zeros"), "no pad 'zeros'; did you mean 'zero'"),
+        (lambda: laplacian(TRIANGLES, 1, sign="frist"), "did you mean 'first'"),
+        (lambda: magnetic(TRIANGLES, 1, q_mode="abs"), "no q mode 'abs'"),
+        (lambda: random_walk(TRIANGLES, 1, loops="kept"), "no loops 'kept'"),
         (lambda: laplacian(TRIANGLES, 1, seed=0), "--seed 0: only --sign random"),
         (
             lambda: laplacian(TRIANGLES, 1, norm="none", isolated="one"),
