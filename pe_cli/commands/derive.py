@@ -21,7 +21,6 @@ from pe_cli.signature import Choice, Source
 OPPOSITES = {"bidirectional": "causal"}
 LONG_ONLY = frozenset("oq")  # -o and -q are shared options
 RENAMED = {"length": "len"}
-READ_BY_TYPE = {"Graph": Source.GRAPH, "Forest": Source.FOREST}
 SUPPLIED = frozenset({Source.POSITIONS, Source.QUERIES, Source.KEYS, Source.DISTANCES})
 LARGEST = 2**63
 READ_FROM_FILE = {Source.GRAPH: "GRAPH", Source.FOREST: "FILE"}
@@ -137,7 +136,6 @@ def _take_apart(name: str, hint: Any, default: Any, text: str) -> Parameter:
                 choice = mark
             elif mark in (int, float):
                 element = mark
-    source = source or READ_BY_TYPE.get(getattr(hint, "__name__", ""))
     return Parameter(name, hint, default, source, choice, element, text)
 
 
