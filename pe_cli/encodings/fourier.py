@@ -96,7 +96,9 @@ def fourier(
     }
     for option, value in given.items():
         if value is not None and style not in OWN_OPTIONS[option]:
-            raise PeError(f"{option_name(option)} is for style {' and '.join(OWN_OPTIONS[option])}, not for {style}")
+            raise PeError(
+                f"{option_name(option)} is for style {' and '.join(OWN_OPTIONS[option])}, not for {style}"
+            )
     coordinates = _coordinates(positions, grid)
     if matrix is None:
         if num_bands is None:

@@ -137,7 +137,9 @@ def sinusoidal(
         ("interpolation_scale", interpolation_scale),
     ):
         if value is not None:
-            raise PeError(f"{option_name(option)} is for the styles of a grid ({', '.join(GRID_STYLES)}), not for {name}")
+            raise PeError(
+                f"{option_name(option)} is for the styles of a grid ({', '.join(GRID_STYLES)}), not for {name}"
+            )
     return _line(positions, dim, STYLES[name], base, padding_idx, compute, dtype)
 
 
