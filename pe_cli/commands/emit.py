@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ from pe_cli import provenance
 from pe_cli.commands.options import Output
 from pe_cli.errors import PeError, one_line
 from pe_cli.formats import open_sink
-from pe_cli.formats.base import default_format
+from pe_cli.formats.base import NoSuchTypeError, default_format
 from pe_cli.memory import size
 from pe_cli.progress import step
 from pe_cli.render.progress import shown
@@ -77,7 +78,10 @@ def write(request: Request) -> None:
             f"a table of {size(table.nbytes)} fits into no file: ask for fewer rows, or a --shard of them"
         )
     path = None if output.output in (None, "-") else output.output
-    with open_sink(path, specs, metadata=about, format=output.format, force=output.force) as sink:
+    with (
+        _otherwise(request.parameters),
+        open_sink(path, specs, metadata=about, format=output.format, force=output.force) as sink,
+    ):
         names = tuple(spec.name for spec in sink.specs)
         done = 0
         for group in [(name,) for name in names] if sink.sequential else [names]:
@@ -85,6 +89,17 @@ def write(request: Request) -> None:
                 sink.write(block.name, block.start, block.rows)
                 done += block.rows.nbytes
                 step("bytes written", done, table.nbytes)
+
+
+@contextmanager
+def _otherwise(parameters: Mapping[str, Any]) -> Iterator[None]:
+    """Add to the error of a format without a type the options that give another type."""
+    try:
+        yield
+    except NoSuchTypeError as error:
+        ways = ["--dtype float32 (complex64)"] if error.dtype == "complex128" else []
+        ways += ["--parts split (real and imaginary part)"] if "parts" in parameters else []
+        raise PeError(", or ".join([str(error), *ways])) from error
 
 
 def report(request: Request) -> dict[str, Any]:

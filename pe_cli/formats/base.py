@@ -18,6 +18,14 @@ from pe_cli.memory import require_memory
 READABLE = frozenset({*SAFETENSORS_CODES, "complex128"})
 
 
+class NoSuchTypeError(PeError):
+    """The format has no numbers of the type `dtype`."""
+
+    def __init__(self, message: str, dtype: str) -> None:
+        super().__init__(message)
+        self.dtype = dtype
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """A tensor's name, element type and shape.

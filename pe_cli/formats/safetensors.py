@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pe_cli import memory
 from pe_cli.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.errors import PeError
-from pe_cli.formats.base import Layout, TensorSpec
+from pe_cli.formats.base import Layout, NoSuchTypeError, TensorSpec
 from pe_cli.formats.stream import ByteInput, truncated
 
 MAX_HEADER = 100_000_000  # the format's own bound
@@ -147,7 +147,9 @@ def entries_of(specs: Sequence[TensorSpec]) -> list[Entry]:
     entries, begin = [], 0
     for spec in specs:
         if spec.dtype not in SAFETENSORS_CODES:
-            raise PeError(f"safetensors has no {spec.dtype} (tensor {spec.name!r}); use .npy, .npz or .h5")
+            raise NoSuchTypeError(
+                f"safetensors has no {spec.dtype} (tensor {spec.name!r}); use .npy, .npz or .h5", spec.dtype
+            )
         entries.append(
             Entry(spec.name, SAFETENSORS_CODES[spec.dtype], spec.shape, begin, begin + spec.nbytes)
         )
