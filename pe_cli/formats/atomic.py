@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import stat
 import threading
@@ -43,6 +44,18 @@ class Output:
         except OSError as error:
             if error.errno in _FULL:
                 raise cannot_write(self.label, error, nbytes) from error
+
+    def put(self, data: memoryview, offset: int) -> None:
+        """Write all of `data`: at `offset` of a file of our own, and next on anything else."""
+        while data:
+            try:
+                done = os.pwrite(self.fd, data, offset) if self.seekable else os.write(self.fd, data)
+            except BlockingIOError:
+                select.select([], [self.fd], [])
+                continue
+            except OSError as error:
+                raise cannot_write(self.label, error, whole=self.seekable) from error
+            data, offset = data[done:], offset + done
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

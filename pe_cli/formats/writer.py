@@ -6,13 +6,11 @@ page cache a file goes at memory speed, and there the thread costs more than it 
 
 from __future__ import annotations
 
-import os
 import queue
-import select
 import threading
 from collections.abc import Callable
 
-from pe_cli.formats.atomic import Output, cannot_write
+from pe_cli.formats.atomic import Output
 
 BLOCK = 2 << 20
 THREAD_FROM = 64 << 20
@@ -81,18 +79,7 @@ class Writer:
         if not self._output.seekable and offset != self._end:
             raise ValueError(f"{self._output.label} cannot seek from {self._end} to {offset}")
         self._end = offset + len(data)
-        while data:
-            try:
-                if self._output.seekable:
-                    done = os.pwrite(self._output.fd, data, offset)
-                else:
-                    done = os.write(self._output.fd, data)
-            except BlockingIOError:
-                select.select([], [self._output.fd], [])
-                continue
-            except OSError as error:
-                raise cannot_write(self._output.label, error, whole=self._output.seekable) from error
-            data, offset = data[done:], offset + done
+        self._output.put(data, offset)
 
 
 class _Lane:

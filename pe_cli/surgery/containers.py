@@ -139,10 +139,9 @@ def _into_hdf5(
 
 def _copy(source: Source, output: Output) -> None:
     source.stream.seek(0)
+    output.reserve(source.stream.size or 0)
     buffer = memoryview(bytearray(COPY))
     at = 0
     while got := source.stream.readinto(buffer):
-        data = buffer[:got]
-        while data:
-            done = os.pwrite(output.fd, data, at)
-            data, at = data[done:], at + done
+        output.put(buffer[:got], at)
+        at += got

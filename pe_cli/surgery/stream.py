@@ -115,11 +115,11 @@ def rewrite(
         ready = {part.entry.name: _make(stream, part, measured) for part in made}
     with open_output(path, force=force) as output:
         output.reserve(max([len(text), *(part.to + _size(part) for part in parts)]))
-        _put(output, memoryview(text), 0)
+        output.put(memoryview(text), 0)
         if stream.seekable and output.seekable:
             with _Copier(stream, output, [part for part in parts if isinstance(part, Copy)]) as copier:
                 for part in made:
-                    _put(output, as_bytes(_make(stream, part, measured)), part.to)
+                    output.put(as_bytes(_make(stream, part, measured)), part.to)
                 measured.finish()
                 copier.help()
         else:
@@ -190,7 +190,7 @@ def _in_turn(
     for part in parts:
         if isinstance(part, Made):
             made = ready.pop(part.entry.name) if part.entry.name in ready else _make(stream, part, measured)
-            _put(output, as_bytes(made), part.to)
+            output.put(as_bytes(made), part.to)
             del made
             measured.start()
         else:
@@ -222,7 +222,7 @@ class _Pump:
 
     def _through_memory(self, begin: int, to: int, count: int) -> None:
         self._stream.fill(begin, self._buffer[:count])
-        _put(self._output, self._buffer[:count], to)
+        self._output.put(self._buffer[:count], to)
 
     def _splice(self, begin: int, to: int, count: int) -> int:
         """How many bytes were moved; fewer than `count` where the system does not splice these, or the input ends."""
@@ -253,19 +253,6 @@ class _Pump:
 def _blocks(begin: int, count: int) -> Iterator[tuple[int, int]]:
     for start in range(0, count, BUFFER):
         yield begin + start, min(BUFFER, count - start)
-
-
-def _put(output: Output, data: memoryview, offset: int) -> None:
-    """Write all of `data`: at `offset` of a file, or next on a pipe."""
-    while data:
-        try:
-            done = os.pwrite(output.fd, data, offset) if output.seekable else os.write(output.fd, data)
-        except BlockingIOError:
-            select.select([], [output.fd], [])
-            continue
-        except OSError as error:
-            raise cannot_write(output.label, error, whole=output.seekable) from error
-        data, offset = data[done:], offset + done
 
 
 class _Copier:
@@ -324,7 +311,7 @@ class _Copier:
                 step("copying", self._done, self._total)
             begin, shift, count = block
             stream.fill(begin, buffer[:count])
-            _put(self._output, buffer[:count], begin + shift)
+            self._output.put(buffer[:count], begin + shift)
 
 
 def _widen_pipes(stream: ByteInput, output: Output) -> None:
