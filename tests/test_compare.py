@@ -180,7 +180,7 @@ def test_parameters_of_causes() -> None:
     offset = explain(BASE, table(positions=np.arange(5, 517))).causes[0]
     assert offset.facts["rows"] == 5
     scaling = explain(BASE, table(scaling="yarn", factor=4.0, original_len=4096)).causes[0]
-    assert (scaling.facts["to"], scaling.facts["factor"]) == ("yarn", 4)
+    assert (scaling.facts["b"], scaling.facts["factor"]) == ("yarn", 4)
     factor = explain(
         table(scaling="llama3", factor=8.0, **LLAMA3), table(scaling="llama3", factor=32.0, **LLAMA3)
     ).causes[0]
@@ -207,7 +207,7 @@ def test_a_part_of_the_rows_is_aligned() -> None:
     explanation = explain(BASE, BASE[100:200])
     assert [cause.cause for cause in explanation.causes] == ["offset"]
     assert explanation.shared_rows == (100, 0, 100)
-    assert causes(BASE, BASE[:200]) == ["length"]
+    assert causes(BASE, BASE[:200]) == ["offset"]
 
 
 def test_cosines_and_sines_are_read_together() -> None:

@@ -182,7 +182,7 @@ def _search(
     best = Explanation()
     for first in _next(a, b, only):
         for second in _next(first.a, first.b, only):
-            if second.cause == first.cause or (first.cause, second.cause) in NEEDLESS:
+            if second.cause == first.cause:
                 continue
             agreed = _agree(second.a, second.b, precisions, second.solved)
             if agreed is not None:
@@ -201,9 +201,6 @@ def _same_numbers(a: Array, b: Array) -> bool:
         largest = np.partition(size, -few)[-few:]
         top.append(np.sort(largest) / max(float(np.sqrt(np.mean(size**2))), 1e-300))
     return bool(np.allclose(top[0], top[1], rtol=0.01))
-
-
-NEEDLESS = {("length", "padding-row"), ("length", "offset"), ("offset", "length")}
 
 
 def _next(a: Array, b: Array, only: set[str] | None = None) -> Iterator[Change]:
@@ -244,7 +241,7 @@ def _rounding(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> li
     """What tables that agree to the narrower type differ by."""
     first, second = precisions
     if first.name != second.name:
-        return [Cause("dtype-rounding", {"from": first.name, "to": second.name}, 0.0)]
+        return [Cause("dtype-rounding", {"a": first.name, "b": second.name}, 0.0)]
     return [
         Cause(
             "float32-angles" if first.name in ("float32", "float64") else "dtype-rounding",
@@ -304,7 +301,7 @@ def _told(chain: list[Change], agreed: list[Cause], a: Array, b: Array) -> Expla
         left = _apart(change.a, change.b) if change.a.shape == change.b.shape else None
         causes.append(Cause(change.cause, change.facts, left))
     explanation = Explanation([*causes, *agreed])
-    offsets = [change for change in chain if change.cause in ("offset", "length")]
+    offsets = [change for change in chain if change.cause == "offset"]
     if offsets:
         last = chain[-1]
         explanation.shared_rows = (*offsets[0].rows, len(last.b))

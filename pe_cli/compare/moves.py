@@ -61,23 +61,23 @@ def layout(a: Array, b: Array) -> Iterator[Change]:
         return
     width = a.shape[1]
     if a.shape[1] == b.shape[1] and width % 2 == 0 and width > 2:
-        yield Change("layout", {"from": "halves", "to": "interleaved"}, a[:, _alternate(width)], b)
-        yield Change("layout", {"from": "interleaved", "to": "halves"}, a[:, _gather(width)], b)
+        yield Change("layout", {"a": "halves", "b": "interleaved"}, a[:, _alternate(width)], b)
+        yield Change("layout", {"a": "interleaved", "b": "halves"}, a[:, _gather(width)], b)
         if width % 4 == 0:
             quarter = width // 4
             blocks = np.arange(width).reshape(4, quarter)
             yield Change(
                 "layout",
-                {"from": "sin|sin|cos|cos", "to": "sin|cos|sin|cos"},
+                {"a": "sin|sin|cos|cos", "b": "sin|cos|sin|cos"},
                 a[:, blocks[[0, 2, 1, 3]].reshape(-1)],
                 b,
             )
     if b.shape[1] == 2 * width:
-        yield Change("layout", {"from": "split", "to": "half"}, np.concatenate([a, a], axis=1), b)
-        yield Change("layout", {"from": "split", "to": "adjacent"}, np.repeat(a, 2, axis=1), b)
+        yield Change("layout", {"a": "split", "b": "half"}, np.concatenate([a, a], axis=1), b)
+        yield Change("layout", {"a": "split", "b": "adjacent"}, np.repeat(a, 2, axis=1), b)
     if width == 2 * b.shape[1]:
-        yield Change("layout", {"from": "half", "to": "split"}, a[:, : width // 2], b)
-        yield Change("layout", {"from": "adjacent", "to": "split"}, a[:, ::2], b)
+        yield Change("layout", {"a": "half", "b": "split"}, a[:, : width // 2], b)
+        yield Change("layout", {"a": "adjacent", "b": "split"}, a[:, ::2], b)
 
 
 def swap(a: Array, b: Array) -> Iterator[Change]:
@@ -149,7 +149,7 @@ def shorter(a: Array, b: Array) -> Iterator[Change]:
     if a.ndim == 2 and b.ndim == 2 and a.shape[1] == b.shape[1] and len(a) != len(b):
         rows = min(len(a), len(b))
         if rows >= 1:
-            yield Change("length", {"rows_a": len(a), "rows_b": len(b)}, a[:rows], b[:rows])
+            yield Change("offset", {"rows": 0, "rows_a": len(a), "rows_b": len(b)}, a[:rows], b[:rows])
 
 
 def padding_row(a: Array, b: Array) -> Iterator[Change]:
@@ -190,6 +190,11 @@ def _matching(a: Array, b: Array) -> NDArray[np.intp] | None:
     that, the row in the nearest direction."""
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return None
+    size_a, size_b = np.linalg.norm(a), np.linalg.norm(b)
+    if not (size_a > 0 and size_b > 0):
+        return None
+    if abs(size_b / size_a - 1) > 0.01:  # an amplitude, too
+        a = a * (size_b / size_a)
     weights = np.random.default_rng(0).standard_normal(a.shape[1])
     sums_a, sums_b = a @ weights, b @ weights
     order_a, order_b = np.argsort(sums_a, kind="stable"), np.argsort(sums_b, kind="stable")
@@ -252,7 +257,7 @@ MOVES: dict[Move, str] = {
     swap: "swap-sin-cos",
     layout: "layout",
     sign: "sign",
-    shorter: "length",
+    shorter: "offset",
     permutation: "permutation",
     eigenvectors: "eigenvector-sign",
 }

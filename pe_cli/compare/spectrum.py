@@ -59,7 +59,7 @@ def spectral_causes(a: Identified, b: Identified) -> Found:
     if a.reading is None or b.reading is None:
         return _by_facts(a, b)
     found = Found()
-    first, second = a.reading, b.reading
+    first, second = _with_factor(a.reading), _with_factor(b.reading)
     skip_a, skip_b = _written_over(first, second)
     rows = min(len(first.z) - skip_a, len(second.z) - skip_b)
     pairs = first.z.shape[1]
@@ -75,12 +75,12 @@ def spectral_causes(a: Identified, b: Identified) -> Found:
         found.causes.append((cause, facts, _left(state, places, target)))
 
     if state.columns != other.columns:
-        change = {"from": state.columns, "to": other.columns}
+        change = {"a": state.columns, "b": other.columns}
         state.columns = other.columns
         note("layout", change)
     if state.order != other.order and state.order and other.order:
         state.order = other.order
-        note("swap-sin-cos", {"from": first.order, "to": second.order})
+        note("swap-sin-cos", {"a": first.order, "b": second.order})
     if first.zero_rows != second.zero_rows:
         note("padding-row", {"rows_a": list(first.zero_rows), "rows_b": list(second.zero_rows)})
     if _mirrored(state, other):
@@ -92,6 +92,12 @@ def spectral_causes(a: Identified, b: Identified) -> Found:
             places, first = -places, _negative(first)
             state.start, state.stride = -state.start, -state.stride
         found.causes[-1] = (*found.causes[-1][:2], _left(state, places, target))
+    order = _another_order(places, _places(second, rows))
+    if order is not None:
+        places = _places(second, rows)
+        state.start, state.stride = other.start, other.stride
+        moved = int((order != np.arange(rows)).sum())
+        note("permutation", {"of": "rows", "moved": moved, "order": [int(i) for i in order[:64]]})
     if not _same(state.start, other.start) or not _same(state.stride, other.stride):
         shift = other.start - state.start
         facts = {"positions": tidy(shift), "start_a": tidy(state.start), "start_b": tidy(other.start)}
@@ -100,7 +106,7 @@ def spectral_causes(a: Identified, b: Identified) -> Found:
         state.start, state.stride = other.start, other.stride
         places = _places(second, rows)
         note("offset", facts)
-    by_scaling = _frequency_change(a, b)
+    by_scaling = _frequency_change(first, second)
     for cause, facts in by_scaling:
         state.frequencies = other.frequencies
         note(cause, facts)
@@ -159,6 +165,18 @@ def _places(reading: Reading, rows: int) -> NDArray[np.float64]:
     return np.asarray(reading.solved.positions[:rows], dtype=np.float64)
 
 
+def _another_order(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.intp] | None:
+    """For each of the positions b its place among a, where they are the same ones in no regular order."""
+    if len(a) != len(b) or (np.ptp(np.diff(a)) < 1e-6 and np.ptp(np.diff(b)) < 1e-6):
+        return None
+    by_a, by_b = np.argsort(a, kind="stable"), np.argsort(b, kind="stable")
+    if np.abs(a[by_a] - b[by_b]).max() > 1e-3 or np.array_equal(by_a, by_b):
+        return None
+    order = np.empty(len(a), dtype=np.intp)
+    order[by_b] = by_a
+    return order
+
+
 def _same(x: float, y: float) -> bool:
     return abs(x - y) <= 1e-6 * max(1.0, abs(x), abs(y))
 
@@ -180,21 +198,35 @@ def _left(state: State, places: NDArray[np.float64], target: NDArray[np.complex1
     return float(np.nanmax(parts))
 
 
-def _frequency_change(a: Identified, b: Identified) -> list[tuple[str, dict[str, Any]]]:
+def _with_factor(reading: Reading) -> Reading:
+    """A step of less than one position is a linear scaling of whole positions."""
+    solved = reading.solved
+    stride = solved.stride
+    if solved.law.scaling != "none" or not solved.even or not 0 < stride < 1:
+        return reading
+    law = replace(solved.law, scaling="linear", parameters={"factor": roundest(1 / stride, 1e-6 / stride)})
+    frequencies = [float(w) * stride for w in solved.frequencies]
+    solved = replace(solved, law=law, frequencies=frequencies, positions=solved.positions / stride)
+    return replace(reading, solved=solved)
+
+
+def _frequency_change(a: Reading, b: Reading) -> list[tuple[str, dict[str, Any]]]:
     """base, frequency-shift, scaling and factor, whichever differ."""
-    assert a.reading is not None
-    assert b.reading is not None
-    first, second = a.reading.solved, b.reading.solved
+    first, second = a.solved, b.solved
     w, v = (np.array([float(x) for x in solved.frequencies]) for solved in (first, second))
     if np.allclose(w, v, rtol=3e-6, atol=0):
         return []
     changes: list[tuple[str, dict[str, Any]]] = []
     law, other = first.law, second.law
     shift_a, shift_b = first.shift or 0.0, second.shift or 0.0
+    if law.scaling == other.scaling == "none":
+        shifted = _shift_alone(law.base, shift_a, other.base, shift_b, len(w))
+        if shifted is not None:
+            return [shifted]
     if shift_a != shift_b:
         changes.append(("frequency-shift", {"a": shift_a, "b": shift_b}))
     if law.scaling != other.scaling:
-        facts = {"from": law.scaling, "to": other.scaling} | other.parameters
+        facts = {"a": law.scaling, "b": other.scaling} | other.parameters
         changes.append(("scaling", facts))
         if not _close_base(law.base, other.base):
             changes.append(_base_change(law.base, other.base, len(w)))
@@ -214,6 +246,21 @@ def _frequency_change(a: Identified, b: Identified) -> list[tuple[str, dict[str,
     return changes
 
 
+def _shift_alone(
+    a: float, shift_a: float, b: float, shift_b: float, pairs: int
+) -> tuple[str, dict[str, Any]] | None:
+    """One base with another frequency shift: b^(n/(n-1)) is the base that shows, where the shift does not."""
+    if pairs < 2 or (shift_a == shift_b and max(digits_of(a), digits_of(b)) <= 4):
+        return None
+    plain_a, plain_b = a ** (pairs / (pairs - shift_a)), b ** (pairs / (pairs - shift_b))
+    power = pairs / (pairs - 1)
+    if abs(plain_a**power / plain_b - 1) < 1e-5:
+        return "frequency-shift", {"a": 0, "b": 1}
+    if abs(plain_b**power / plain_a - 1) < 1e-5:
+        return "frequency-shift", {"a": 1, "b": 0}
+    return None
+
+
 def _close_base(x: float, y: float) -> bool:
     return abs(x / y - 1) < 3e-6
 
@@ -224,7 +271,7 @@ def _base_change(a: float, b: float, pairs: int) -> tuple[str, dict[str, Any]]:
         factor = (b / a) ** ((pairs - 1) / pairs)
         short = roundest(factor, 1e-5 * factor)
         if digits_of(short) <= 3 and digits_of(b) > 4 and factor > 1:
-            return "scaling", {"from": "none", "to": "ntk", "factor": short, "base_a": a, "base_b": b}
+            return "scaling", {"a": "none", "b": "ntk", "factor": short, "base_a": a, "base_b": b}
     return "base", {"a": a, "b": b}
 
 
@@ -243,7 +290,7 @@ def _last_bits(
     source = first.z[:rows, :pairs]
     coarse = max(first.precision, second.precision, key=lambda p: p.unit)
     if first.precision.name != second.precision.name:
-        facts = {"from": first.precision.name, "to": second.precision.name}
+        facts = {"a": first.precision.name, "b": second.precision.name}
         found.causes.append(("dtype-rounding", facts, _left(state, places, target)))
     exact = [reading.solved.match.exact for reading in (first, second)]
     if exact[0] == exact[1] and changed:
@@ -299,10 +346,10 @@ def _by_facts(a: Identified, b: Identified) -> Found:
         if cause == "factor" and a.facts.get("scaling") != b.facts.get("scaling"):
             continue
         if x != y and not (cause == "scaling" and {x, y} <= {None, "none"}):
-            facts = {"from": x, "to": y}
+            facts = {"a": x, "b": y}
             if cause == "scaling":
                 facts |= {part: b.facts[part] for part in ("factor", *SCALING_PARTS) if part in b.facts}
             found.causes.append((cause, facts, None))
     if found.causes and a.precision != b.precision and a.precision and b.precision:
-        found.causes.append(("dtype-rounding", {"from": a.precision, "to": b.precision}, None))
+        found.causes.append(("dtype-rounding", {"a": a.precision, "b": b.precision}, None))
     return found

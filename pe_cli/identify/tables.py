@@ -127,6 +127,10 @@ def _named(
     if arrangement.endswith("|0"):
         width -= 1
     candidates = list(solve(cos, sin, found, precision, width, sinusoid=sinusoid, rope=rope))
+    if not candidates and arrangement == "sin,cos alternating":
+        # no model stores a rotary table like this, yet sines and cosines may have been exchanged
+        candidates = list(solve(cos, sin, found, precision, width, sinusoid=False, rope=True))
+        layout = "interleaved"
     if not candidates:
         if not rope or rows.zero:
             return None
@@ -135,7 +139,7 @@ def _named(
         candidates.sort(key=lambda one: one.shift or 0.0)  # no named style has another shift
     solved = candidates[0]
     style = STYLES.get((arrangement, solved.shift), "paper") if solved.shift is not None else None
-    shared = layout if rope and not solved.shift else None
+    shared = layout if (rope and not solved.shift) or solved.shift is None else None
     encoding, ambiguous = layout_reading(solved, style, shared, hint)
     place = rows.facts(solved)
     if place is None:
@@ -144,6 +148,8 @@ def _named(
         *COLUMNS[arrangement], _complex(cos, sin), solved, precision, tuple(rows.zero), rows.before
     )
     if encoding == "rope":
+        if arrangement == "sin,cos alternating":
+            place["order"] = "sin-first"
         return rope_facts(reading, shared or "interleaved", candidates, place, ambiguous)
     if style == "t2t" and "padding_idx" in place:
         style = "fairseq"
