@@ -210,6 +210,8 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, typer.TyperException):
         usage = getattr(error, "ctx", None)
         message = error.format_message().rstrip(".")
+        if usage and hasattr(error, "possibilities"):
+            message = _no_such_option(getattr(error, "option_name", ""), usage)
         return f"{message}; see '{usage.command_path} --help'" if usage else message
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
@@ -217,6 +219,18 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"out of memory ({str(error) or 'no room is left'}): ask for less at a time, by --positions or --shard"
     return f"unexpected {type(error).__name__}: {error}; PE_DEBUG=1 shows where, please report it"
+
+
+def _no_such_option(typed: str, usage: Any) -> str:
+    from pe_cli.synonyms import meant
+
+    known = [
+        option
+        for parameter in usage.command.get_params(usage)
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    ]
+    near = meant(typed, [option for option in known if option.startswith("--")])
+    return f"No such option: {typed} (did you mean {near}?)" if near else f"No such option: {typed}"
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ OUTPUTS: Cases = [
 ENCODINGS: Cases = [
     ("gen ropr --len 4", "did you mean 'rope'"),
     ("gne rope", "did you mean 'gen'"),
-    ("--versoin", "No such option: --versoin (Possible"),
+    ("--versoin", "No such option: --versoin (did you mean --version?)"),
     ("gen sinusoidal --len 4 --dim 8 --style whispr", "whispr", "did you mean 'whisper'"),
     ("gen sinusoidal --len 4 --dim 8 --style mae", "mae"),
     ("gen sinusoidal --len 4 --dim 8 --padding-idx -1", "--padding-idx -1"),
