@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -59,6 +59,9 @@ class Plan:
 
     def add_table(self, change: TableChange) -> None:
         self.tables[change.old.name] = change
+
+    def add_buffers(self, changes: Iterable[BufferChange]) -> None:
+        self.buffers |= {change.old.name: change for change in changes}
 
     def watch_first(self, watch: Watch) -> None:
         """Let `watch` see the rows of the first table before and after."""
@@ -120,8 +123,7 @@ class _Planner:
             )
             self.plan.add_table(change)
             old, new = (rows, where.usable), (prefix + request.length + where.suffix, request.length)
-            for buffer in buffers.follow(self.tensors, spec.name, old, new):
-                self.plan.buffers[buffer.old.name] = buffer
+            self.plan.add_buffers(buffers.follow(self.tensors, spec.name, old, new))
             if self.config is not None and candidate.kind == "sequence":
                 self.plan.add_edits(*length_edits(self.config, spec.name, old, new))
 
@@ -137,8 +139,9 @@ class _Planner:
             new = layout.in_step(request.grid, where.old, max(alike, key=prod))
             self.plan.add_table(self._table(candidate, where, new, "grid"))
             rows = prod(new) + where.prefix + where.suffix
-            for buffer in buffers.follow(self.tensors, candidate.name, (where.rows,) * 2, (rows, rows)):
-                self.plan.buffers[buffer.old.name] = buffer
+            self.plan.add_buffers(
+                buffers.follow(self.tensors, candidate.name, (where.rows,) * 2, (rows, rows))
+            )
             if self.config is not None:
                 self.plan.add_edits(*grid_edits(self.config, candidate.name, where.old, new))
             if candidate.kind == "grid" and new == request.grid:
@@ -168,8 +171,7 @@ class _Planner:
             self._window(candidate, where, request.window)
             if self.config is not None and candidate.kind == "window":
                 self.plan.add_edits(*window_edits(self.config, candidate.name, old, request.window))
-        for buffer in buffers.masks(self.tensors):
-            self.plan.buffers[buffer.old.name] = buffer
+        self.plan.add_buffers(buffers.masks(self.tensors))
 
     def _grid_layout(self, candidate: Candidate) -> Layout:
         assert self.request.grid is not None
@@ -225,8 +227,7 @@ class _Planner:
 
     def _window(self, candidate: Candidate, where: Layout, window: tuple[int, ...]) -> None:
         self.plan.add_table(self._table(candidate, where, spans(window), "window"))
-        for buffer in buffers.window_buffers(self.tensors, candidate.name, window, where.suffix):
-            self.plan.buffers[buffer.old.name] = buffer
+        self.plan.add_buffers(buffers.window_buffers(self.tensors, candidate.name, window, where.suffix))
 
     def _table(
         self,
