@@ -6,6 +6,7 @@ They are computed from activations read from files, accumulated in float64, one 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -158,7 +159,8 @@ def peg(
 
     Parameters
     ----------
-    hidden : tokens (H W, channels), row after row
+    hidden : tokens (H W, channels), row after row, as the table that is made; or as a hook gives them for one image:
+        (1, H W, channels), (channels, H, W) or (1, channels, H, W)
     grid : height and width of the token grid
     weight : kernel (channels, 1, k, k), k odd
     bias : bias (channels,)
@@ -166,7 +168,8 @@ def peg(
     add : give x + conv(x) + b, the tokens after the encoding
     dtype : element type
     """
-    tokens, kernel = checked(hidden, "--hidden", dims=2), checked(weight, "--weight", dims=4)
+    kernel = checked(weight, "--weight", dims=4)
+    tokens = checked(_token_rows(np.asarray(hidden), grid, len(kernel)), "--hidden", dims=2)
     channels = tokens.shape[1]
     if len(grid) != 2 or grid[0] * grid[1] + prefix_tokens != len(tokens) or prefix_tokens < 0:
         raise PeError(
@@ -192,6 +195,27 @@ def peg(
     if add:
         out += tokens
     return round_to(out, dtype)
+
+
+def _token_rows(hidden: NDArray[Any], grid: Grid, channels: int) -> NDArray[Any]:
+    """Tokens (rows, channels) of one image, whichever way a model has them."""
+    if hidden.ndim == 2:
+        return hidden
+    image = hidden[0] if hidden.ndim > 2 and len(hidden) == 1 else hidden
+    if image.ndim == 2 and image.shape[1] == channels:
+        return image
+    for field in (hidden, image):
+        if field.ndim == 3 and field.shape == (channels, *grid):
+            rows: NDArray[Any] = field.reshape(channels, -1).T
+            return rows
+    count, sides = prod(grid), spell(grid, ", ")
+    remedy = f"; give one image, x[0], of the {len(hidden)}" if hidden.ndim > 2 and len(hidden) > 1 else ""
+    if hidden.shape[-3:] == (*grid, channels):
+        remedy = f"; channels come last here: x.reshape(-1, {channels})"
+    raise PeError(
+        f"--hidden of shape {hidden.shape}: expected ({count}, {channels}), (1, {count}, {channels}), "
+        f"({channels}, {sides}) or (1, {channels}, {sides}), for --weight and --grid{remedy}"
+    )
 
 
 def global_tokens(

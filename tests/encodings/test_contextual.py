@@ -125,6 +125,32 @@ def test_peg_leaves_prefix_tokens_alone() -> None:
     np.testing.assert_array_equal(made[1:], peg(hidden=x[1:], grid=(3, 4), weight=weight))
 
 
+def test_peg_takes_tokens_as_a_hook_gives_them() -> None:
+    x, weight = RANDOM.normal(size=(12, 2)), RANDOM.normal(size=(2, 1, 3, 3))
+    made = peg(hidden=x, grid=(3, 4), weight=weight)
+    field = x.T.reshape(2, 3, 4)
+    for hidden in (x[None], field, field[None]):
+        np.testing.assert_array_equal(peg(hidden=hidden, grid=(3, 4), weight=weight), made)
+    with_class = np.concatenate([np.zeros((1, 2)), x])
+    made = peg(hidden=with_class[None], grid=(3, 4), weight=weight, prefix_tokens=1)
+    np.testing.assert_array_equal(made, peg(hidden=with_class, grid=(3, 4), weight=weight, prefix_tokens=1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "remedy"),
+    [
+        ((3, 4, 2), r"channels come last here: x.reshape\(-1, 2\)"),
+        ((5, 2, 3, 4), r"one image, x\[0\], of the 5"),
+        ((5, 12, 2), r"one image, x\[0\], of the 5"),
+        ((2, 4, 3), r"expected \(12, 2\), \(1, 12, 2\), \(2, 3, 4\) or \(1, 2, 3, 4\)"),
+        ((24,), "expected"),
+    ],
+)
+def test_peg_says_how_to_shape_other_tokens(shape: tuple[int, ...], remedy: str) -> None:
+    with pytest.raises(PeError, match=remedy):
+        peg(hidden=np.zeros(shape), grid=(3, 4), weight=np.zeros((2, 1, 3, 3)))
+
+
 def test_longt5_side_positions() -> None:
     made = global_tokens(11, block=4)
     assert made["block_ids"].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1]
