@@ -226,9 +226,9 @@ def _open_reader(stream: ByteInput, stack: ExitStack) -> tuple[Reader, ByteInput
                 stream, file = stream.spooled()
                 stack.callback(file.close)
             return open_reader(stream), stream
-    raise PeError(
-        f"{stream.label} is none of npy, npz, HDF5, safetensors, GGUF and torch: it begins with {first[:8]!r}"
-    )
+    known = (what for start, what in _NO_TABLES.items() if first.lstrip().startswith(start))
+    what = next(known, f"it begins with {first[:8]!r}")
+    raise PeError(f"{stream.label} is none of npy, npz, HDF5, safetensors, GGUF and torch: {what}")
 
 
 def _open_zip(stream: ByteInput) -> Reader:
@@ -259,6 +259,12 @@ def _open_pickle(stream: ByteInput) -> Reader:
     return TorchReader(stream, zipped=False)
 
 
+# What people give instead of a file of tensors, by the bytes it begins with.
+_NO_TABLES: Mapping[bytes, str] = {
+    b"{": "it is JSON; give the file of the weights, or for its own encoding try `pe gen model`",
+    b"version https://": "it is a pointer of Git LFS to the file; fetch that with `git lfs pull`",
+    b"<": "it is a web page or other markup; download the file itself",
+}
 # Formats whose readers need to seek, by the bytes they begin with.
 _SEEKING: Mapping[bytes, Callable[[ByteInput], Reader]] = {
     b"PK\x03\x04": _open_zip,

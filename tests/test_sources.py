@@ -357,3 +357,19 @@ def test_listing_is_cut() -> None:
 
     tensors = {str(n): TensorSpec(str(n), "float32", (n,)) for n in range(20)}
     assert sources.listing(tensors).endswith("and 12 more")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"model_type": "llama"}', "it is JSON"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "git lfs pull"),
+        ("\n<!DOCTYPE html><html></html>", "a web page"),
+        ("1.0 2.0 3.0", "begins with b'1.0 2.0 '"),
+    ],
+)
+def test_what_is_given_instead_of_tensors(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_text(text)
+    with pytest.raises(PeError, match=words), open_source(str(path)):
+        pass
