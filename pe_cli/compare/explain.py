@@ -25,6 +25,7 @@ from pe_cli.identify.result import plain
 Array = NDArray[np.float64]
 GLANCES = (12, 256)
 LARGEST = 1 << 25
+KNOWN_BY = 1 << 17  # numbers of a table that tell what it is, if it is a rotation by position
 SEARCHED = 1 << 18
 GLANCED = 1 << 13
 SEARCHED_WHOLE = 1 << 22
@@ -115,6 +116,12 @@ def _cost(explanation: Explanation) -> float:
 def _known(
     table: NDArray[Any], name: str | None, companions: Mapping[str, NDArray[Any]] | None
 ) -> Identified | None:
+    if table.size > KNOWN_BY and table.ndim == 2:
+        rows = max(GLANCES[-1], KNOWN_BY // table.shape[1])
+        first = {key: other[:rows] for key, other in companions.items()} if companions else None
+        found = identify(table[:rows], name, first)
+        if found is not None and found.reading is not None:
+            return found
     return identify(table, name, companions) if table.size <= LARGEST else None
 
 
@@ -327,6 +334,8 @@ def _after_a_move(a: Array, b: Array, names: tuple[str | None, str | None]) -> E
         if reference is None or reference.reading is None:
             continue
         for change in _next_alone(first, second):
+            if len(change.a) > 2 * GLANCES[-1] and identify(change.a[: GLANCES[-1]]) is None:
+                continue
             moved = identify(change.a)
             if moved is None or moved.reading is None:
                 continue

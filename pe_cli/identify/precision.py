@@ -44,7 +44,7 @@ PRECISIONS = {
     )
 }
 NARROW_FIRST = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "float32", "float64")
-SAMPLE = 1 << 16
+SAMPLE = 1 << 14
 FEWEST_MANTISSAS, FEWEST_VALUES = 4, 40
 
 

@@ -17,6 +17,8 @@ from pe_cli.identify.precision import FLOAT32_STEP, Precision
 
 Array = NDArray[np.float64]
 ROWS = 4096
+ENTRIES = 1 << 18  # rows are read for as many numbers
+GLANCE = 32
 TURN = 2 * np.pi
 AVERAGING = 0.1
 ROUNDING = 0.6  # standard error of a rounding, in half ulps
@@ -44,10 +46,16 @@ def frequency_slack(angular: Array) -> Array:
 
 def constant_amplitude(cos: Array, sin: Array, precision: Precision) -> float | None:
     """A where c² + s² = A² in every pair that has both, within the stored precision."""
-    both = ~np.isnan(cos).any(axis=0) & ~np.isnan(sin).any(axis=0)
+    step = len(cos) // GLANCE
+    if step > 8 and constant_amplitude(cos[::step], sin[::step], precision) is None:
+        return None
+    both = ~np.isnan(cos[0]) & ~np.isnan(sin[0])
     if not both.any():
         return None
-    c, s = cos[:, both], sin[:, both]
+    if not both.all():
+        cos, sin = cos[:, both], sin[:, both]
+    rows = _most_rows(cos.shape[1])
+    c, s = cos[:rows], sin[:rows]
     square = c * c + s * s
     mean = float(np.median(square))
     if not mean > 0 or not np.isfinite(mean):
@@ -60,6 +68,10 @@ def constant_amplitude(cos: Array, sin: Array, precision: Precision) -> float | 
     # rounding errors cancel where a pair turns; a slow one repeats the same error in every row
     turning = c.std(axis=0) > 0.5 * amplitude
     return _unless_one(float(np.sqrt(np.mean(square[:, turning] if turning.any() else square))), precision)
+
+
+def _most_rows(pairs: int) -> int:
+    return int(np.clip(ENTRIES // pairs, 256, ROWS))
 
 
 def _unless_one(value: float, precision: Precision) -> float:
@@ -89,10 +101,10 @@ def rotation(cos: Array, sin: Array, precision: Precision) -> Rotation | None:
     amplitude = constant_amplitude(cos, sin, precision)
     if amplitude is None:
         return None
-    cos, sin = cos[:ROWS], sin[:ROWS]
-    whole = ~np.isnan(cos).any(axis=0) & ~np.isnan(sin).any(axis=0)
-    c, s = cos[:, whole], sin[:, whole]
-    found = _even(c, s, amplitude, precision) or _uneven(c, s, amplitude, precision)
+    rows = _most_rows(cos.shape[1])
+    whole = ~np.isnan(cos[0]) & ~np.isnan(sin[0])
+    c, s = cos[:ROWS, whole], sin[:ROWS, whole]
+    found = _even(c[:rows], s[:rows], amplitude, precision) or _uneven(c, s, amplitude, precision)
     if found is None:
         return None
     return _spread(found, np.asarray(whole))
@@ -311,7 +323,7 @@ def even_wave(wave: Array, precision: Precision) -> Rotation | None:
     x[r+1] + x[r-1] = 2 cos(step) x[r] gives the step; the first angle is that of the best sum of cosine and
     sine, in the convention of the cosine.
     """
-    wave = wave[:ROWS]
+    wave = wave[: _most_rows(4 * wave.shape[1])]
     n, m = wave.shape
     if n < 4:
         return None
