@@ -10,11 +10,12 @@ from typing import Any
 
 from pe_cli import provenance
 from pe_cli.commands.options import Output
-from pe_cli.errors import PeError, one_line
+from pe_cli.errors import PeError
 from pe_cli.formats import open_sink
 from pe_cli.formats.base import NoSuchTypeError, default_format
 from pe_cli.memory import size
 from pe_cli.progress import step
+from pe_cli.render.lines import tell
 from pe_cli.render.progress import shown
 from pe_cli.tables import Table
 
@@ -59,7 +60,7 @@ def emit(request: Request) -> None:
         print(provenance.canonical(report(request)))
     if not output.quiet:
         for warning in (*table.warnings, *request.warnings):
-            print(f"pe: warning: {one_line(warning)}", file=sys.stderr)
+            tell(f"pe: warning: {warning}")
         if writes:
             _say_written(request)
         elif not output.json:
@@ -122,20 +123,22 @@ def report(request: Request) -> dict[str, Any]:
 
 
 def _say_written(request: Request) -> None:
-    from pe_cli.render.words import spell
+    from pe_cli.render.words import spell, telling
 
     specs = list(request.table.specs.values())
     tensors = ", ".join(f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in specs)
-    facts = [f"{name.replace('_', ' ')} {_cut(spell(value))}" for name, value in request.table.facts.items()]
+    facts = [
+        f"{name.replace('_', ' ')} {_cut(spell(value))}"
+        for name, value in telling(request.table.facts).items()
+    ]
     where = request.output.output or "stdout"
     said = "; ".join([f"{tensors}, {size(request.table.nbytes)} to {where}", *facts])
-    print(f"pe: {one_line(said)}", file=sys.stderr)
+    tell(f"pe: {said}")
     kind = default_format(request.output.output, specs, request.output.format)
     if "node_ids" in request.table.facts and kind in NAMELESS:
-        print(
+        tell(
             f"pe: warning: {kind} files carry no names: the ids of the nodes are in none of it; "
-            "write .safetensors or .h5 to keep them",
-            file=sys.stderr,
+            "write .safetensors or .h5 to keep them"
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import PurePath
@@ -20,6 +19,8 @@ from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.models import Resolved, resolve
 from pe_cli.models import side as side_tables
 from pe_cli.models.resolved import EVERY_LENGTH
+from pe_cli.render.lines import tell
+from pe_cli.render.words import spell
 from pe_cli.sources import load_array
 from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
 
@@ -109,7 +110,9 @@ def model_command(**values: Any) -> None:
     in which the model's own code has it. Models without rotation give their own encoding (ALiBi, T5, sinusoidal);
     a learned table is not in a configuration: then it says where it lies.
 
-    pe gen model ./Llama-3.1-8B/config.json --len 131072 -o cache.safetensors
+    \b
+    Example:
+      pe gen model ./Llama-3.1-8B/config.json --len 131072 -o cache.safetensors
     """
     which: Which = options.take(Which, values)
     naming: options.Naming = options.take(options.Naming, values)
@@ -219,7 +222,7 @@ def _model_facts(resolved: Resolved) -> dict[str, Any]:
 def _say_origins(resolved: Resolved, arguments: Mapping[str, Any]) -> None:
     """Every value with where it came from, on stderr."""
     kind = f" of {resolved.model_type}" if resolved.model_type else ""
-    print(f"pe: {resolved.encoding}{kind}, from {resolved.file}", file=sys.stderr)
+    tell(f"pe: {resolved.encoding}{kind}, from {resolved.file}")
     shown = {name: _short(value) for name, value in arguments.items()}
     names = max((len(name) for name in shown), default=0)
     values = max((len(value) for value in shown.values()), default=0)
@@ -227,15 +230,15 @@ def _say_origins(resolved: Resolved, arguments: Mapping[str, Any]) -> None:
         origin = resolved.origins.get(name, "")
         if resolved.parameters.get(name) != arguments[name] or name not in resolved.parameters:
             origin = "command line"
-        print(f"pe:   {name:{names}}  {value:{values}}  {origin}".rstrip(), file=sys.stderr)
+        tell(f"pe:   {name:{names}}  {value:{values}}  {origin}".rstrip(), indent=names + values + 10)
     for note in resolved.notes:
-        print(f"pe: note: {note}", file=sys.stderr)
+        tell(f"pe: note: {note}")
     for table in resolved.side_tables:
-        print(f"pe: note: {table.summary}: --table {table.name}", file=sys.stderr)
+        tell(f"pe: note: {table.summary}: --table {table.name}")
 
 
 def _short(value: Any) -> str:
-    text = f"{value:g}" if isinstance(value, float) and abs(value) < 1e6 else str(value)
+    text = spell(value)
     return text if len(text) <= 40 else text[:37] + "…"
 
 

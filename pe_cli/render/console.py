@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 _COMMANDS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 NARROWEST, WIDEST = 20, 10_000  # what COLUMNS says beyond them is no width
+_TRAILING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)(?=\n|$)")
 
 
 def wants_colour(stream_is_terminal: bool) -> bool:
@@ -25,8 +26,27 @@ def wants_colour(stream_is_terminal: bool) -> bool:
     return stream_is_terminal and os.environ.get("TERM") != "dumb"
 
 
+def width_asked() -> int | None:
+    """What COLUMNS says, if that is a width."""
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdecimal() and NARROWEST <= int(columns[:6]) <= WIDEST else None
+
+
+class Trimmed:
+    """A stream without the spaces with which tables fill their lines."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(_TRAILING.sub(r"\1", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that never interprets data as markup and never cuts a piped table at 80 columns."""
+    """A rich console that never interprets data as markup; into a pipe, where nobody said COLUMNS, no line is broken."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -44,12 +64,12 @@ def console(*, stderr: bool = False) -> Console:
     terminal = stream.isatty()
     colour = wants_colour(terminal)
     environment = dict(os.environ)
-    columns = environment.get("COLUMNS", "")
-    if not (columns.isdecimal() and NARROWEST <= int(columns[:6]) <= WIDEST):
+    if width_asked() is None:
         environment.pop("COLUMNS", None)
-    width = None if terminal or "COLUMNS" in environment else 120
+    width = None if terminal or "COLUMNS" in environment else WIDEST
+    file: Any = stream if stderr else Trimmed(stream)
     return Safe(
-        file=stream,
+        file=file,
         force_terminal=colour,
         no_color=not colour,
         color_system=("auto" if terminal else "truecolor") if colour else None,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LEVELS = "▁▂▃▄▅▆▇█"
 ASCII_LEVELS = "._-=+*#@"
+NARROWEST, WIDEST = 8, 64  # blocks in a sparkline
 
 
 def show(report: Report) -> None:
@@ -89,14 +90,16 @@ def _show_numbers(out: Console, m: Metrics) -> None:
         out.print(f"{name:18} {text}")
     for name, values in (("error by position", m.by_position), ("error by column", m.by_column)):
         if len(values) > 1:
-            out.print(f"{name:18} {sparkline(values)}  0 to {float(np.max(values)):.3g}")
+            scale = f"0 to {float(np.max(values)):.3g}"
+            room = max(NARROWEST, out.width - 21 - len(scale))
+            out.print(f"{name:18} {sparkline(values, min(room, WIDEST))}  {scale}")
 
 
 def _at(place: tuple[int, int] | None) -> str:
     return "" if place is None else f" at row {place[0]}, column {place[1]}"
 
 
-def sparkline(values: NDArray[np.float64], width: int = 64) -> str:
+def sparkline(values: NDArray[np.float64], width: int) -> str:
     """A line of blocks, each as high as the largest of its values."""
     if len(values) > width:
         values = np.array([part.max() for part in np.array_split(values, width)])

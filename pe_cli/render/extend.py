@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
+
+from pe_cli.render.lines import INDENT, tell
 
 if TYPE_CHECKING:
     from pe_cli.surgery.folder import FileChange
     from pe_cli.surgery.report import Geometry, TableReport
 
+COLUMN = 14  # where the numbers of a table begin
 MOST_ALIKE = 3
 UNTRAINED = "new rows are untrained: fine-tune, or measure, before you rely on positions beyond the old ones"
 
@@ -26,7 +28,7 @@ def show(
 ) -> None:
     """Print the reports; of many tables alike (one in each layer) the first few, and how many more."""
     for line in lines(reports, buffers, notes, files, where=where, dry_run=dry_run):
-        print(line, file=sys.stderr)
+        tell(line, indent=COLUMN if line.startswith("  ") else INDENT)
 
 
 def lines(

@@ -8,7 +8,7 @@ from pe_cli.inspection import FileReport, TensorReport
 from pe_cli.memory import size
 from pe_cli.render.console import console
 from pe_cli.render.summary import draw, key_values, statistics_line
-from pe_cli.render.words import spell
+from pe_cli.render.words import in_lines, spell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,15 +51,15 @@ def _show_tensor(out: Console, tensor: TensorReport) -> None:
     assert tensor.values is not None
     spec = tensor.spec
     out.print()
-    out.print(f"{spec.name}  {spec.dtype}  {list(spec.shape)}", style="bold")
+    out.print(f"{spec.name or 'table'}  {spec.dtype}  {list(spec.shape)}", style="bold")
     if tensor.rows_read is not None:
         out.print(f"looked at its first {tensor.rows_read} rows", style="dim")
     if tensor.statistics:
-        out.print(statistics_line(tensor.statistics), style="dim")
+        out.print(statistics_line(tensor.statistics, out.width), style="dim")
         lags = tensor.statistics.get("similarity")
         if lags:
-            words = "  ".join(f"{lag}: {value:.3f}" for lag, value in lags.items())
-            out.print(f"mean cosine of rows by distance  {words}", style="dim")
+            words = [f"{lag}: {value:.3f}" for lag, value in lags.items()]
+            out.print(in_lines(["mean cosine of rows by distance", *words], out.width), style="dim")
     out.print(key_values(_identity(tensor), {}))
     draw(out, tensor.values)
 

@@ -22,7 +22,7 @@ def show_model(report: Mapping[str, Any]) -> None:
     for table in report["tables"]:
         out.print()
         if "parameters" not in table:
-            out.print(table.get("note") or table["error"], soft_wrap=True)
+            out.print(table.get("note") or table["error"])
         else:
             _show(out, table)
     if report.get("tensors"):
@@ -32,7 +32,6 @@ def show_model(report: Mapping[str, Any]) -> None:
             what = f"{tensor['encoding']}: {tensor['role']}"
             out.print(
                 f"{tensor['file']}:{tensor['name']}  {tensor['dtype']} {tensor['shape']}  {what}",
-                soft_wrap=True,
             )
 
 
@@ -41,11 +40,11 @@ def _show(out: Console, table: Mapping[str, Any]) -> None:
     out.print(f"{table['encoding']}{f' of {where}' if where else ''}", style="bold")
     out.print(key_values(table["parameters"], table["origins"]))
     for warning in table["warnings"]:
-        out.print(f"warning: {warning}", style="yellow", soft_wrap=True)
+        out.print(f"warning: {warning}", style="yellow")
     for note in table["notes"]:
-        out.print(f"note: {note}", style="dim", soft_wrap=True)
+        out.print(f"note: {note}", style="dim")
     for side in table["side_tables"]:
-        out.print(f"beside it: {side['summary']} (pe gen model … --table {side['name']})", soft_wrap=True)
+        out.print(f"beside it: {side['summary']} (pe gen model … --table {side['name']})")
     if table["rotary"]:
         _show_rotation(out, table)
 
@@ -69,7 +68,6 @@ def _show_rotation(out: Console, table: Mapping[str, Any]) -> None:
         out.print(
             f"from position {rotary['leaves_trained_range']:.0f} on, pair {rotary['leaving_pair']} meets angles that "
             "training has not shown it",
-            soft_wrap=True,
         )
     _list_pairs(out, rotary["pairs"])
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli import statistics
+from pe_cli.catalogue import CATALOGUE, load
 from pe_cli.render import heatmap
 from pe_cli.render.console import can_print, console, wants_colour
-from pe_cli.render.words import spell
+from pe_cli.render.words import in_lines, spell, telling
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 PICTURE_ROWS = 24
 SAMPLE_ROWS = 512
+ESSENTIAL = frozenset({"dim", "heads", "base", "style", "scheme", "form", "layout", "dtype", "norm", "q"})
+REQUIRED = object()
 
 
 def show_table(request: Request) -> None:
@@ -29,15 +33,7 @@ def show_table(request: Request) -> None:
     table = request.table
     sample = table.sample(SAMPLE_ROWS)
     out.print(f"{request.encoding}", style="bold")
-    facts = {
-        **{
-            name: value
-            for name, value in request.parameters.items()
-            if value is not None and _is_short(value)
-        },
-        **table.facts,
-    }
-    out.print(key_values(facts, dict(request.origins)))
+    out.print(key_values({**_parameters(request), **telling(table.facts)}, dict(request.origins)))
     for name, spec in table.specs.items():
         show_tensor(out, name, spec.dtype, spec.shape, sample[name])
     out.print("nothing was written: give -o FILE, or send stdout into a pipe", style="dim")
@@ -48,18 +44,18 @@ def show_tensor(out: Console, name: str, dtype: str, shape: tuple[int, ...], sam
     out.print()
     out.print(f"{name}  {dtype}  {list(shape)}", style="bold")
     numbers = statistics.describe(sample)
-    out.print(statistics_line(numbers), style="dim")
+    out.print(statistics_line(numbers, out.width), style="dim")
     draw(out, sample)
 
 
-def statistics_line(numbers: Mapping[str, Any]) -> str:
-    """`min -1  max 1  mean 0.2 …` in one line."""
+def statistics_line(numbers: Mapping[str, Any], width: int) -> str:
+    """`min -1  max 1  mean 0.2 …`, broken between the numbers where a line of `width` does not hold them."""
     words = [f"{key} {numbers[key]:.4g}" for key in ("min", "max", "mean", "std") if key in numbers]
     words += [f"{key} {numbers[key]}" for key in ("zeros", "nan", "infinite") if numbers.get(key)]
     if "row_norm" in numbers:
         norm = numbers["row_norm"]
         words.append(f"row norm {norm['min']:.4g} / {norm['median']:.4g} / {norm['max']:.4g}")
-    return "  ".join(words)
+    return in_lines(words, width)
 
 
 def draw(out: Console, array: NDArray[Any]) -> None:
@@ -84,10 +80,31 @@ def key_values(facts: Mapping[str, Any], origins: Mapping[str, str]) -> RichTabl
     """Two columns, and a third with where a value came from if any is known."""
     from rich.table import Table as RichTable
 
-    grid = RichTable.grid(padding=(0, 2))
+    grid = RichTable.grid(padding=(0, 2), pad_edge=False)
+    grid.add_column(no_wrap=True)
+    for _ in ("value", "origin"):
+        grid.add_column(overflow="fold")
     for name, value in facts.items():
         grid.add_row(name.replace("_", " "), spell(value), origins.get(name, ""))
     return grid
+
+
+def _parameters(request: Request) -> dict[str, Any]:
+    """What tells this table from others of its kind: what is not as always, and what is asked first."""
+    usual = _defaults(request.encoding)
+    return {
+        name: value
+        for name, value in request.parameters.items()
+        if value is not None
+        and _is_short(value)
+        and (name in ESSENTIAL or name in request.origins or usual.get(name, REQUIRED) != value)
+    }
+
+
+def _defaults(encoding: str) -> dict[str, Any]:
+    if encoding not in CATALOGUE:
+        return {}
+    return {name: p.default for name, p in signature(load(encoding)).parameters.items()}
 
 
 def _is_short(value: Any) -> bool:

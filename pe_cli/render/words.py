@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+
+USUAL = {
+    "attention_factor": 1.0,
+    "nodes_without_edge_onwards": 0,
+    "isolated_nodes": 0,
+    "connected_components": 1,
+}
+LARGEST_WHOLE = 1e15  # up to which a float without a fraction is written as a whole number
+
+
+def telling(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts without those that say that nothing is special."""
+    plain = {name for name, value in USUAL.items() if facts.get(name) == value}
+    if "attention_factor" in plain:
+        plain.add("baked_in")
+    return {name: value for name, value in facts.items() if name not in plain}
+
+
+def in_lines(phrases: Iterable[str], width: int) -> str:
+    """The phrases with two spaces between them, in as many lines of `width` as they need; none is broken."""
+    lines: list[str] = []
+    for phrase in phrases:
+        if lines and len(lines[-1]) + 2 + len(phrase) <= width:
+            lines[-1] += f"  {phrase}"
+        else:
+            lines.append(phrase)
+    return "\n".join(lines)
 
 
 def spell(value: Any) -> str:
@@ -13,7 +40,8 @@ def spell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (float, np.floating)):
-        return f"{value:.9g}"
+        whole = abs(value) < LARGEST_WHOLE and value == int(value)
+        return str(int(value)) if whole else f"{value:.9g}"
     if isinstance(value, (tuple, list)):
         shown = ", ".join(spell(item) for item in value[:8])
         return f"{shown}, … ({len(value)})" if len(value) > 8 else shown
