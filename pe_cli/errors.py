@@ -24,6 +24,11 @@ def no_such(kind: str, given: str, known: Iterable[str]) -> PeError:
     return PeError(f"no {kind} {given!r}; {remedy}")
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """`1 node lies` or `3 nodes lie`: the number with the words that go with it."""
+    return f"{number} {one if number == 1 else many}"
+
+
 def option_name(parameter: str) -> str:
     """A parameter as it is typed: `original_len` is `--original-len`."""
     return "--" + parameter.replace("_", "-")

@@ -13,7 +13,7 @@ from pe_cli.encodings.eigen import Solver
 from pe_cli.encodings.laplacians import Isolated, laplacian_matrix, magnetic_matrix, one_way_pairs
 from pe_cli.encodings.operators import Vectors
 from pe_cli.encodings.spectra import Found, Multiplet, Spectra
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, counted
 from pe_cli.memory import require_memory
 from pe_cli.randomness import uniform_rows
 from pe_cli.signature import Tensors, require_named
@@ -129,7 +129,9 @@ def laplacian(
         facts = _columns(found)
     warnings = graph.doubts + found.warnings
     if len(kept) >= k and components == "joint":
-        warnings += (f"all {k} columns belong to eigenvalue 0: they say only which component a node is in",)
+        which = f"all {k} columns belong" if k > 1 else "the one column belongs"
+        say = "they say" if k > 1 else "it says"
+        warnings += (f"{which} to eigenvalue 0: {say} only which component a node is in",)
     facts["zero_eigenvalues"] = len(trivial)
     if graph.directed:
         warnings += (
@@ -397,9 +399,11 @@ def _finished(
 ) -> Tensors:
     """The tables with the columns that are missing, the names of the nodes, and what there is to say."""
     if k and (found := tensors["eigenvectors"].shape[1]) < k:
+        there = counted(found, "such eigenvector", "such eigenvectors")
         if pad == "error":
-            raise PeError(f"-k {k}: the graph has {found} such eigenvectors; --pad zero fills up")
-        warnings += (f"the graph has {found} such eigenvectors: the other {k - found} columns are {pad}",)
+            raise PeError(f"-k {k}: the graph has {there}; --pad zero fills up")
+        others = counted(k - found, "other column is", "other columns are")
+        warnings += (f"the graph has {there}: the {others} {pad}",)
         for name in ("eigenvectors", "eigenvalues"):
             tensors[name] = spectra.padded(tensors[name], k, PADDING[pad])
     facts = {"nodes": graph.num_nodes, "edges": graph.num_edges, **facts}

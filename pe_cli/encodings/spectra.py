@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pe_cli.encodings import eigen
 from pe_cli.encodings.eigen import Solver
 from pe_cli.encodings.operators import Hermitian, Vectors
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, counted
 from pe_cli.memory import require_memory
 from pe_cli.structures.graph import components
 
@@ -128,7 +128,7 @@ class Spectra:
         cut = max(0, whole - wanted)
         if cut and multiplet == "error":
             raise PeError(
-                f"-k {wanted} cuts an eigenspace: {cut} more columns share the last eigenvalue; --multiplet extend"
+                f"-k {wanted} cuts an eigenspace: {counted(cut, 'more column shares', 'more columns share')} the last eigenvalue; --multiplet extend"
             )
         order = order[: whole if multiplet == "extend" else wanted]
         vectors = np.zeros((rows, len(order)), dtype=self.matrix.dtype)
@@ -193,7 +193,7 @@ def of_all(
     if columns.cut:
         least = "at least " if _goes_on(solved, columns) else ""
         warnings = (
-            f"k cuts an eigenspace: {least}{columns.cut} more columns share the eigenvalue "
+            f"k cuts an eigenspace: {least}{counted(columns.cut, 'more column shares', 'more columns share')} the eigenvalue "
             f"{columns.values[-1]:.6g}; --multiplet extend takes them all",
         )
     values = np.concatenate([np.zeros(len(trivial)), columns.values])
@@ -236,12 +236,15 @@ def of_each(
     warnings: tuple[str, ...] = ()
     short = int(np.count_nonzero(filled < k))
     if short:
-        lacking = f"{short} of {len(solved.sizes)} components have fewer than {k} eigenvectors"
+        has = "has" if short == 1 else "have"
+        lacking = f"{short} of {counted(len(solved.sizes), 'component', 'components')} {has} fewer than {counted(k, 'eigenvector', 'eigenvectors')}"
         if missing is None:
             raise PeError(f"-k {k}: {lacking}; --pad zero fills up")
         warnings += (f"{lacking}: filled with {missing:g}",)
     if cut:
-        warnings += (f"k cuts an eigenspace in {cut} of {len(solved.sizes)} components",)
+        warnings += (
+            f"k cuts an eigenspace in {cut} of {counted(len(solved.sizes), 'component', 'components')}",
+        )
     found = residual(solved.matrix, vectors, values[solved.labels].T)
     for component in range(len(solved.sizes)):
         nodes = solved.nodes(component)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.tree_pairs import PAIRS, pair_table, wang_edge, wang_path
-from pe_cli.errors import PeError, option_name
+from pe_cli.errors import PeError, counted, option_name
 from pe_cli.memory import require_memory
 from pe_cli.signature import Floats, Tensors, require_named
 from pe_cli.structures import Forest, ForestLike, as_forest
@@ -222,7 +222,9 @@ def _within(
             f"node {node} is child {ranks[node]} (from 0) of its parent, --max-width {max_width} has no place"
         )
     done = "not marked" if wide == "drop" else "counted as the last branch"
-    warning = f"{count} nodes are children beyond --max-width {max_width}: {done}"
+    warning = (
+        f"{counted(count, 'node is a child', 'nodes are children')} beyond --max-width {max_width}: {done}"
+    )
     return np.where(beyond, -1 if wide == "drop" else max_width - 1, ranks), (warning,)
 
 
@@ -264,10 +266,12 @@ def _stack(
     warnings: tuple[str, ...] = ()
     if deep:
         warnings += (
-            f"{deep} nodes lie deeper than --max-depth {levels}: they lose the steps next to the root",
+            f"{counted(deep, 'node lies', 'nodes lie')} deeper than --max-depth {levels}: the steps next to the root are lost",
         )
     if collisions:
-        warnings += (f"{collisions} nodes share their code with another node of their tree",)
+        warnings += (
+            f"{counted(collisions, 'node shares its', 'nodes share their')} code with another node of the tree",
+        )
     if p is None:
         return code.reshape(len(here), -1), warnings
     powers = np.array(p)[None, :] ** np.arange(levels)[:, None]
@@ -294,7 +298,7 @@ def _clipped_depth(
     if not deep:
         return depths, ()
     return np.minimum(depths, max_depth), (
-        f"{deep} nodes lie deeper than --max-depth {max_depth}: clipped to it",
+        f"{counted(deep, 'node lies', 'nodes lie')} deeper than --max-depth {max_depth}: clipped to it",
     )
 
 

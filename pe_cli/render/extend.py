@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from pe_cli.errors import counted
 from pe_cli.render.lines import INDENT, tell
 
 if TYPE_CHECKING:
@@ -44,11 +45,11 @@ def lines(
     for report in reports[:MOST_ALIKE]:
         yield from _table(report)
     if len(reports) > MOST_ALIKE:
-        yield f"and {len(reports) - MOST_ALIKE} more tables (--json has them all)"
+        yield f"and {counted(len(reports) - MOST_ALIKE, 'more table', 'more tables')} (--json has all)"
     for buffer in buffers[:MOST_ALIKE]:
         yield f"{buffer['tensor']} -> {buffer['shape']} ({buffer['what']})"
     if len(buffers) > MOST_ALIKE:
-        yield f"and {len(buffers) - MOST_ALIKE} more buffers"
+        yield f"and {counted(len(buffers) - MOST_ALIKE, 'more buffer', 'more buffers')}"
     said = dict.fromkeys([*(note for report in reports for note in report.notes), *notes])
     for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
         yield f"pe: warning: {warning}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pe_cli.errors import counted
 from pe_cli.inspection import FileReport, TensorReport
 from pe_cli.memory import size
 from pe_cli.render.console import console
@@ -18,7 +19,7 @@ def show_file(report: FileReport) -> None:
     """Print the whole report."""
     out = console()
     total = sum(tensor.spec.nbytes for tensor in report.tensors)
-    many = f"{len(report.tensors)} tensor{'s' if len(report.tensors) != 1 else ''}"
+    many = counted(len(report.tensors), "tensor", "tensors")
     out.print(f"{report.label}: {report.format}, {many}, {size(total)}", style="bold")
     if report.made_by:
         out.print(f"made by: {report.made_by.get('command')}")
@@ -44,7 +45,7 @@ def _list(out: Console, report: FileReport) -> None:
     out.print(table)
     rest = len(report.tensors) - len(shown)
     if rest:
-        out.print(f"and {rest} tensors that hold no positions", style="dim")
+        out.print(f"and {counted(rest, 'tensor that holds', 'tensors that hold')} no positions", style="dim")
 
 
 def _show_tensor(out: Console, tensor: TensorReport) -> None:
@@ -53,7 +54,7 @@ def _show_tensor(out: Console, tensor: TensorReport) -> None:
     out.print()
     out.print(f"{spec.name or 'table'}  {spec.dtype}  {list(spec.shape)}", style="bold")
     if tensor.rows_read is not None:
-        out.print(f"looked at its first {tensor.rows_read} rows", style="dim")
+        out.print(f"looked at {counted(tensor.rows_read, 'row', 'rows')} from its beginning", style="dim")
     if tensor.statistics:
         out.print(statistics_line(tensor.statistics, out.width), style="dim")
         lags = tensor.statistics.get("similarity")

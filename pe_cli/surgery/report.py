@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.errors import counted
 from pe_cli.surgery.layout import Layout
 from pe_cli.surgery.rows import Outliers, median
 from pe_cli.taps import FRESH
@@ -197,5 +198,5 @@ def warn(report: TableReport, made: NDArray[np.float64], growing: bool) -> None:
         report.warnings.append(f"a seam between rows {row} and {row + 1}: cosine {after.seam[0]:.2f}")
     if growing and report.duplicates:
         report.warnings.append(
-            f"{report.duplicates} rows repeat an old one: the model cannot tell these positions apart"
+            f"{counted(report.duplicates, 'row repeats', 'rows repeat')} an old one: the model cannot tell these positions apart"
         )

@@ -197,7 +197,7 @@ def test_what_fills_up_components_that_have_too_few():
     assert np.isnan(table["eigenvectors"]).tolist() == [[False, True]] * 2 + [[False, False]] * 3
     assert np.isnan(table["eigenvalues"]).tolist() == [[False, True], [False, False]]
     assert table.facts["residual"] < 1e-12
-    with pytest.raises(PeError, match="-k 2: 1 of 2 components have fewer"):
+    with pytest.raises(PeError, match="-k 2: 1 of 2 components has fewer"):
         laplacian(g, 2, components="each", pad="error")
     laplacian(g, 1, components="each", pad="error")
 
@@ -379,3 +379,10 @@ def test_against_pyg(n, seed):
     np.testing.assert_allclose(random_walk(g, 12)["random_walk"], data.walk.numpy(), atol=1e-6)
     ours, theirs = laplacian(g, 6)["eigenvectors"], data.lap.numpy()
     np.testing.assert_allclose(theirs * np.sign((ours * theirs).sum(axis=0)), ours, atol=1e-3)
+
+
+def test_one_is_no_plural():
+    path = graph(2, [(0, 1)])
+    assert laplacian(path, 2).warnings[0] == ("the graph has 1 such eigenvector: the 1 other column is zero")
+    assert "the one column belongs" in laplacian(path, 1, drop="none").warnings[0]
+    assert "7 other columns are zero" in laplacian(path, 8).warnings[0]

@@ -225,3 +225,9 @@ def test_dependency_of_several_sentences():
     assert table["absolute"].tolist() == [0, 1, 0]
     assert table["relative"].tolist() == [[[0, -1], [1, 0]], [[0, 0], [0, 0]]]
     assert list(dependency(forest([-1, 0], [-1]), relative=False)) == ["absolute", "tree_ptr"]
+
+
+def test_one_is_no_plural():
+    warnings = tree([2, 0, 2, 2], max_width=2).warnings
+    assert warnings[0] == "1 node is a child beyond --max-width 2: counted as the last branch"
+    assert tree([2, 0, 2, 1], scheme="depth", max_depth=1).warnings[0].startswith("1 node lies deeper")
