@@ -416,7 +416,7 @@ complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = g
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = fox' -s q -l quiet -d 'Say nothing on stderr but errors'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = fox' -l plot -r -F -d 'Draw it: .png, .svg or .pdf'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = fox' -l help -d 'Show this message and exit'
-complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = peg' -l hidden -r -F -d 'tokens (H W, channels), row after row'
+complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = peg' -l hidden -r -F -d 'tokens (H W, channels), row after row, as the table that is made; or as a hook gives them for one image: (1, H W, channels), (channels, H, W) or (1, channels, H, W)'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = peg' -l grid -x -d 'height and width of the token grid'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = peg' -l weight -r -F -d 'kernel (channels, 1, k, k), k odd'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = peg' -l bias -r -F -d 'bias (channels,)'
