@@ -182,6 +182,56 @@ def test_one_of_cosine_and_sine_alone(part: str) -> None:
     assert (told["encoding"], told["layout"], told["part"], told["base"]) == ("rope", "half", part, 10000)
 
 
+SCALED = {
+    "linear": {"factor": 8.0},
+    "llama3": {"factor": 8.0, "original_len": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    "yarn": {"factor": 16.0, "original_len": 4096},
+    "yarn between whole numbers": {
+        "scaling": "yarn",
+        "factor": 4.0,
+        "original_len": 32768,
+        "truncate": False,
+    },
+    "proportional": {"partial": 0.25},
+}
+
+
+@pytest.mark.parametrize("part", ["cos", "sin"])
+@pytest.mark.parametrize("scaling", SCALED)
+def test_one_part_alone_under_a_scaling(part: str, scaling: str) -> None:
+    options: dict[str, Any] = {"scaling": scaling} | SCALED[scaling]
+    made = table_of(positions=np.arange(600), dim=64, base=500000.0, layout="half", **options)
+    told = known(np.asarray(made[part], np.float32))
+    assert (told["layout"], told["part"], told["scaling"]) == ("half", part, options["scaling"])
+    assert told["base"] == pytest.approx(500000, rel=1e-3)
+    for name in ("factor", "partial"):
+        if name in options:
+            assert told[name] == pytest.approx(options[name], rel=0.01)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_base_with_many_digits_is_found_to_the_last_bit_of_the_table(dtype: str) -> None:
+    angles = waves(1000 + np.arange(500), 319101.7, 40)
+    told = known(
+        round_to(np.stack([np.cos(angles), np.sin(angles)], -1).reshape(len(angles), -1), dtype), "rope"
+    )
+    assert (told["layout"], told["start"], told["computed"]) == ("interleaved", 1000, "exact")
+    assert told["base"] == pytest.approx(319101.7, rel=1e-5)
+
+
+def test_a_base_of_a_vector_in_few_bits() -> None:
+    told = known(round_to(134625.8 ** (-np.arange(32) / 32), "bfloat16"), "inv_freq")
+    assert told["base"] == pytest.approx(134625.8, rel=1e-3)
+    assert told["residual"] <= 0.51
+
+
+def test_the_magnitude_tells_the_factor_of_a_ramp_that_is_cut_off() -> None:
+    options: dict[str, Any] = {"scaling": "yarn", "factor": 16.0, "original_len": 32768}
+    made = table_of(positions=np.arange(97), dim=32, base=1194.772, layout="interleaved", **options)
+    told = known(round_to(made["rope"], "bfloat16"))
+    assert (told["scaling"], told["factor"]) == ("yarn", 16)
+
+
 def test_a_larger_base_or_ntk_is_said_to_be_ambiguous() -> None:
     table = table_of(positions=np.arange(64), dim=64, base=10000.0, scaling="ntk", factor=4.0)
     told = known(table["rope"])

@@ -327,7 +327,10 @@ def _parting(first: Reading, second: Reading, rows: int, pairs: int) -> dict[str
 def _by_facts(a: Identified, b: Identified) -> Found:
     """Tables over grids and others that are not kept as rotations: compared by name of parameter."""
     found = Found()
-    if a.encoding != b.encoding or a.encoding == "learned":
+    unsolved = any(known.facts.get("scaling") == "longrope" and "base" not in known.facts for known in (a, b))
+    if a.encoding != b.encoding or a.encoding == "learned" or unsolved:
+        return found
+    if (a.reading is None) != (b.reading is None):
         return found
     causes = {
         "style": "layout",

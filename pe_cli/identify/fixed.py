@@ -89,14 +89,21 @@ def solve(
 ) -> Iterator[Solved]:
     """Hypotheses that reproduce the rows, most likely first."""
     solved = list(_attempt(cos, sin, found, precision, width, sinusoid=sinusoid, rope=rope))
-    if not solved:
-        sharper = _by_distance_from_zero(found, precision, len(cos), width, sinusoid=sinusoid, rope=rope)
-        if sharper is not None:
-            solved = list(_attempt(cos, sin, sharper, precision, width, sinusoid=sinusoid, rope=rope))
+    if not solved or 0 < abs(solved[0].start - round(solved[0].start)) < 0.05:
+        for sharper in _by_distance_from_zero(
+            found, precision, len(cos), width, sinusoid=sinusoid, rope=rope
+        ):
+            better = list(_attempt(cos, sin, sharper, precision, width, sinusoid=sinusoid, rope=rope))
+            if better:
+                solved = better
+                break
     for one in solved:
         one.likelihood = next(k for k, other in enumerate(solved) if other.kind == one.kind)
     for kind in {one.kind: None for one in solved}:
         alike = [one for one in solved if one.kind == kind]
+        law = alike[0].law
+        if law.base == USUAL_BASE and not float(law.unit).is_integer():
+            continue  # of the two, the step is not known to the last bit
         if not any(one.match.exact for one in alike):
             sharper_base = polished(alike[0], cos, sin, precision)
             if sharper_base is not None:
@@ -119,7 +126,7 @@ def polished(one: Solved, cos: Array, sin: Array, precision: Precision) -> Solve
     """
     rows = slice(None, None, max(1, cos.size // ENTRIES))
     law, positions = one.law, one.positions[rows]
-    for _ in range(2):
+    for turn_of in range(3):
         try:
             w, v = (
                 np.array([float(f) for f in _frequencies(by, one.shift, one.dim, len(one.frequencies))[0]])
@@ -130,6 +137,16 @@ def polished(one: Solved, cos: Array, sin: Array, precision: Precision) -> Solve
         turn = np.outer(positions, (v - w) / SMALL)
         z = rotations(positions, w, amplitude=one.amplitude)
         low, high = -1e-2, 1e-2
+        if turn_of < 2:  # least squares first: the bounds hold for small changes only
+            slopes, rests = [-z.imag * turn, z.real * turn], [cos[rows] - z.real, sin[rows] - z.imag]
+            power = sum(
+                float(np.sum(slope**2, where=~np.isnan(rest)))
+                for slope, rest in zip(slopes, rests, strict=True)
+            )
+            change = sum(float(np.nansum(slope * rest)) for slope, rest in zip(slopes, rests, strict=True))
+            if power > 0:
+                law = replace(law, base=law.base * (1 + float(np.clip(change / power, low, high))))
+            continue
         for part, model, slope in ((cos[rows], z.real, -z.imag * turn), (sin[rows], z.imag, z.real * turn)):
             telling = (np.abs(slope) > 1e-6) & ~np.isnan(part)
             if not telling.any():
@@ -168,9 +185,9 @@ def _attempt(
 
 def _by_distance_from_zero(
     found: Rotation, precision: Precision, rows: int, width: int, *, sinusoid: bool, rope: bool
-) -> Rotation | None:
+) -> Iterator[Rotation]:
     """Sharper steps for rows far from position 0: the first angle is the step times a known position."""
-    sign = float(np.sign(found.step[0]))
+    sign, begun = float(np.sign(found.step[0])), 0.0
     for law, shift, dim in _hypotheses(found, width, precision.unit, sinusoid=sinusoid, rope=rope):
         try:
             frequencies, _ = _frequencies(law, shift, dim, len(found.step))
@@ -183,8 +200,10 @@ def _by_distance_from_zero(
             angular = np.array([float(w) for w in frequencies])
             rest = np.angle(np.exp(1j * (found.first - start * angular)))
             step = (angular + rest / start) * law.unit * sign
-            return replace(found, step=step, error=np.abs(found.first_error / start * law.unit))
-    return None
+            if abs(start - begun) < 1e-3:
+                continue
+            begun = start
+            yield replace(found, step=step, error=np.abs(found.first_error / start * law.unit))
 
 
 def solve_with(

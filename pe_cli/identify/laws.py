@@ -17,6 +17,7 @@ from pe_cli.identify.rotation import frequency_slack
 
 Array = NDArray[np.float64]
 USUAL_BASE = 10000.0
+NEAR_USUAL = 0.005
 MOST_STRIDE = 33
 
 
@@ -46,8 +47,11 @@ def variants(law: Law) -> Iterator[Law]:
 
 
 def _rounded_bases(law: Law) -> Iterator[Law]:
-    yield law
     seen = {law.base}
+    if law.base != USUAL_BASE and abs(law.base / USUAL_BASE - 1) < NEAR_USUAL:
+        seen.add(USUAL_BASE)
+        yield replace(law, base=USUAL_BASE)
+    yield law
     for share in (0.25, 0.0):
         base = roundest(law.measured, law.base_error * share) if law.measured else law.base
         if base not in seen:
@@ -158,7 +162,7 @@ def sinusoid_laws(step: Array, error: Array, width: int) -> list[tuple[Law, int,
 
 
 ROUND_DIGITS = 3
-BY_CHANCE = 0.1  # a base that is round only since the error is large says nothing
+BY_CHANCE = 0.03  # a base that is round only since the error is large says nothing
 
 
 def _clearly_rounder(law: Law, other: Law) -> bool:

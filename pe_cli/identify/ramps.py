@@ -28,6 +28,7 @@ from pe_cli.identify.laws import (
 Array = NDArray[np.float64]
 USUAL_RAMP = {"beta_fast": 32.0, "beta_slow": 1.0}
 USUAL_BANDS = ((1.0, 4.0), (1.0, 1.0), (1.0, 2.0), (1.0, 8.0), (1.0, 16.0), (2.0, 4.0), (2.0, 8.0))
+NEAREST = 4  # ramps between whole numbers from which one between others is looked for
 LEAST_FACTOR = 0.02  # of ln s: less is no scaling
 LENGTHS = tuple(2.0**k for k in range(8, 22))
 
@@ -121,6 +122,11 @@ def _yarn(y: Array, sigma: Array, unit: float, pairs: int, factor: float | None 
     if tail >= m - 4:
         highs = np.arange(max(tail - 2, 1), 2 * pairs)
     lo, hi = (grid.ravel() for grid in np.meshgrid(lows, highs, indexing="ij"))
+    # where the usual betas put the end of the ramp, also far behind the last pair
+    reach = np.log(USUAL_RAMP["beta_fast"]) / max(_slope_of_head(y, sigma, head), 1e-3)
+    usual = np.floor(lows[:, None] + reach + np.arange(-1, 3))
+    lo = np.concatenate([lo, np.repeat(lows, usual.shape[1])])
+    hi = np.concatenate([hi, usual.ravel().astype(int)])
     lo, hi = lo[lo < hi].astype(float), hi[lo < hi].astype(float)
     if not len(lo):
         return []
@@ -133,17 +139,18 @@ def _yarn(y: Array, sigma: Array, unit: float, pairs: int, factor: float | None 
             pairs, float(lo[k]), float(hi[k]), float(slope[k]), float(log_s[k]), sigma, unit, truncate=True
         )
         laws.append((_implausibility(law), worst[k], law))
-    if not laws:
-        if factor is not None:
-            return []
-        best = int(np.argmin(worst))
-        exact = _free_ramp(y, sigma, np.array([slope[best], log_s[best], lo[best], hi[best]]))
-        if exact is None:
-            return []
-        law = _yarn_law(pairs, exact[2], exact[3], exact[0], exact[1], sigma, unit, truncate=False)
-        return [law]
     laws.sort(key=lambda entry: entry[:2])
-    return [law for _, _, law in laws[:6]]
+    found = [law for _, _, law in laws[:6]]
+    near = np.argsort(worst)[:NEAREST]
+    starts = [np.array([slope[k], log_s[k], lo[k], hi[k]]) for k in near]
+    exact = _free_ramp(y, sigma, starts, factor)
+    if exact is not None:
+        found.append(_yarn_law(pairs, exact[2], exact[3], exact[0], exact[1], sigma, unit, truncate=False))
+    return found
+
+
+def _slope_of_head(y: Array, sigma: Array, head: int) -> float:
+    return fit_line(np.arange(head + 1, dtype=np.float64), y[: head + 1], sigma[: head + 1]).slope
 
 
 def _implausibility(law: Law) -> float:
@@ -154,15 +161,28 @@ def _implausibility(law: Law) -> float:
     return (0 if usual else 2) + (0 if float(np.log2(length)).is_integer() else 1)
 
 
-def _free_ramp(y: Array, sigma: Array, start: Array) -> Array | None:
-    """Gauss-Newton over slope, ln s, lo and hi, where the ends of the ramp are not whole numbers."""
+def _free_ramp(y: Array, sigma: Array, starts: list[Array], factor: float | None) -> Array | None:
+    """Slope, ln s, lo and hi of a ramp whose ends are not whole numbers: with the usual betas, which set hi by lo,
+    and else with both ends free. With `factor`, s is known."""
     index = np.arange(len(y), dtype=np.float64)
 
-    def model(p: Array) -> Array:
-        share = np.clip((index - p[2]) / max(p[3] - p[2], 1e-3), 0, 1)
-        return np.asarray(-index * p[0] + np.log(np.maximum(1 - share * (1 - np.exp(-p[1])), 1e-9)))
+    def whole(p: Array, usual: bool) -> Array:
+        log_s = np.log(factor) if factor is not None else p[1]
+        hi = p[2] + np.log(USUAL_RAMP["beta_fast"] / USUAL_RAMP["beta_slow"]) / p[0] if usual else p[3]
+        return np.array([p[0], log_s, p[2], hi])
 
-    return _gauss_newton(model, start, y, sigma, np.array([1e-6, 1e-6, 1e-4, 1e-4]))
+    for usual in (True, False):
+
+        def model(p: Array, usual: bool = usual) -> Array:
+            slope, log_s, lo, hi = whole(p, usual)
+            share = np.clip((index - lo) / max(hi - lo, 1e-3), 0, 1)
+            return np.asarray(-index * slope + np.log(np.maximum(1 - share * (1 - np.exp(-log_s)), 1e-9)))
+
+        for start in starts:
+            fit = _gauss_newton(model, start, y, sigma, np.array([1e-6, 1e-6, 1e-4, 1e-4]))
+            if fit is not None:
+                return whole(fit, usual)
+    return None
 
 
 def _gauss_newton(model: Any, start: Array, y: Array, sigma: Array, small: Array) -> Array | None:

@@ -193,6 +193,9 @@ def _line(
         step = step + (w0 * e1 - w1 * e0) / determinant
         first = first + (w2 * e0 - w1 * e1) / determinant
     error = np.sqrt(w0 / determinant) * repeats
+    # the rounding of a pair that hardly turns is no chance: it can lead from one end to the other
+    slow = np.abs(step) * len(place) < 1.0
+    error = np.where(slow, np.maximum(error, noise.mean(axis=0) / len(place)), error)
     first_error = np.sqrt(w2 / determinant) * repeats
     return np.angle(np.exp(1j * first)), step, first_error, error, noise
 
@@ -234,7 +237,8 @@ def decode(angles: Array, step: Array, noise: Array) -> tuple[Array, NDArray[np.
         return np.zeros(len(angles)), np.zeros(len(angles), dtype=bool)
     angles, noise, step = angles[:, order], noise[:, order] + 1e-12, step[order]
     place, rest = _vernier(angles, step, noise, np.zeros(len(angles)))
-    far = np.flatnonzero(rest >= AGREE)
+    # one angle for all pairs, not 0, is no position: sines taken for cosines
+    far = np.flatnonzero((rest >= AGREE) & (np.ptp(angles, axis=1) > 1e-3))
     if len(far) <= MOST_FAR:
         for row in far:
             place[row], rest[row] = _far(angles[row], step, noise[row])
@@ -338,7 +342,7 @@ def even_wave(wave: Array, precision: Precision) -> Rotation | None:
     step, even, odd, error = _best_waves(wave, place, np.arccos(np.clip(ratio / 2, -1, 1)))
     step[np.ptp(wave, axis=0) == 0] = 0
     model = even * np.cos(np.outer(place, step)) + odd * np.sin(np.outer(place, step))
-    slack = 8 * precision.unit + 8 * FLOAT32_STEP * (1 + np.outer(place, step))
+    slack = 8 * precision.unit + 8 * FLOAT32_STEP * (1 + np.outer(place, step)) + 1e-3 * (step > 0.05)
     clear = step * n > 1.5
     off = np.abs(model - wave) > slack * np.maximum(1.0, np.abs(wave).max())
     if clear.sum() < 2 or off[:, clear].any():

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pe_cli.identify.arrangements import arrangements, pick, repeated
 from pe_cli.identify.axes import identify_axes
 from pe_cli.identify.fixed import Reading, Solved, layout_reading, solve, solve_with, tidy, usable_pairs
-from pe_cli.identify.laws import Law, digits_of
+from pe_cli.identify.laws import ROUND_DIGITS, Law, digits_of
 from pe_cli.identify.precision import Precision, stored_precision
 from pe_cli.identify.result import Identified
 from pe_cli.identify.rotation import Rotation, constant_amplitude, even_wave, rotation
@@ -150,6 +150,7 @@ def _named(
     if encoding == "rope":
         if arrangement == "sin,cos alternating":
             place["order"] = "sin-first"
+        ambiguous += _other_shift(arrangement, solved) if style else []
         return rope_facts(reading, shared or "interleaved", candidates, place, ambiguous)
     if style == "t2t" and "padding_idx" in place:
         style = "fairseq"
@@ -160,11 +161,23 @@ def _named(
     if solved.amplitude != 1:
         facts["amplitude"] = tidy(solved.amplitude)
     facts |= place
-    other_style = STYLES.get((arrangement, 1.0 - solved.shift)) if solved.shift is not None else None
-    ambiguous += [f"style {other_style}: {note}" if other_style else note for note in solved.law.ambiguous]
+    ambiguous += _other_shift(arrangement, solved)
     if arrangement == "sin,cos alternating" and solved.shift:
         ambiguous.append("no named style alternates columns with a frequency shift of 1")
     return _finished("sinusoidal", facts, reading, ambiguous)
+
+
+def _other_shift(arrangement: str, solved: Solved) -> list[str]:
+    """What the table is with the other frequency shift, where its base does not say which one it is."""
+    if solved.shift is None:
+        return list(solved.law.ambiguous)
+    other = STYLES.get((arrangement, 1.0 - solved.shift))
+    notes = list(solved.law.ambiguous)
+    if not notes and other and digits_of(solved.law.base) > ROUND_DIGITS:
+        pairs = solved.dim / 2
+        base = solved.law.base ** ((pairs - 1 + solved.shift) / (pairs - solved.shift))
+        notes = [f"base {base:.6g} with a frequency shift of {1 - solved.shift:g}"]
+    return [f"style {other}: {note}" if other else note for note in notes]
 
 
 def _complex(cos: Array, sin: Array) -> NDArray[np.complex128]:
@@ -191,7 +204,7 @@ def rope_facts(
     if solved.amplitude != 1 or law.scaling in ("yarn", "longrope"):
         facts["attention_factor"] = tidy(solved.amplitude)
     facts |= place
-    also = [*ambiguous, *law.ambiguous]
+    also = [*ambiguous, *(law.ambiguous if not ambiguous else ())]
     if law.scaling == "none" and law.base != 10000:
         also.append(f"a base of {law.base:.10g}, or NTK scaling of a smaller base")
     for other in candidates[1:]:
@@ -205,6 +218,9 @@ def _unruled(
 ) -> Identified | None:
     """A rotation by position whose frequencies follow no rule that is known: factors that were searched."""
     clear = usable_pairs(found)
+    first = found.first[~np.isnan(found.first)]
+    if len(first) > 2 and np.ptp(first) < 1e-3 < abs(first[0]):
+        return None  # one angle for all pairs that is not 0: sines taken for cosines
     if clear < 4 or found.step[0] <= 0 or (np.diff(found.step[:clear]) > 0).any():
         return None
     unit = max(1.0, float(np.round(found.step[0])))

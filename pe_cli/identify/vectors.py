@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from pe_cli.dtypes import round_to
 from pe_cli.errors import PeError
 from pe_cli.identify.fixed import tidy
-from pe_cli.identify.laws import Law, digits_of, variants
+from pe_cli.identify.laws import Law, digits_of, roundest, variants
 from pe_cli.identify.precision import FLOAT32_STEP, Precision, stored_precision
 from pe_cli.identify.ramps import rope_laws
 from pe_cli.identify.regenerate import rope_frequencies
@@ -43,8 +44,13 @@ def identify_frequencies(vector: NDArray[Any], named_so: bool = False) -> Identi
     for law in rope_laws(w[:live], error, len(w)):
         for variant in variants(law):
             named = _matched(variant, w, values, rising, precision)
-            if named is not None:
-                return named
+            if named is None:
+                continue
+            if named.residual is not None and named.residual > EXACT:
+                sharper = _matched(_sharper(variant, values, rising, precision), w, values, rising, precision)
+                if sharper is not None and (sharper.residual or 0) < named.residual:
+                    return sharper
+            return named
     if not named_so or live < len(w):
         return None
     divisors = 10000.0 ** (-np.arange(live) / live) / w
@@ -56,6 +62,32 @@ def identify_frequencies(vector: NDArray[Any], named_so: bool = False) -> Identi
     facts |= {"scaling": "longrope", "factors": [tidy(float(f)) for f in divisors]}
     note = "base 10000 is assumed: only base and factors together are known"
     return Identified("rope", facts, None, precision.name, [note])
+
+
+EXACT = 0.51  # ulps
+SMALL = 1e-7
+
+
+def _sharper(law: Law, values: Array, rising: bool, precision: Precision) -> Law:
+    """The law with the roundest base that all entries allow within half an ulp, if there is one."""
+    stored = []
+    for base in (law.base, law.base * (1 + SMALL)):
+        try:
+            frequencies, _ = rope_frequencies(2 * len(values), base, law.scaling, **law.parameters)
+        except PeError:
+            return law
+        made = np.array([float(f) for f in frequencies])
+        stored.append(1 / made if rising else made)
+    slope = (stored[1] - stored[0]) / (SMALL * law.base)
+    telling = np.isfinite(slope) & (np.abs(slope) * law.base > 1e-3 * np.abs(stored[0]))
+    if not telling.any():
+        return law
+    middle = law.base + (values - stored[0])[telling] / slope[telling]
+    room = precision.half_ulp(values[telling]) / np.abs(slope[telling])
+    low, high = float((middle - room).max()), float((middle + room).min())
+    if not 10 < low < high:
+        return law
+    return replace(law, base=roundest(0.5 * (low + high), 0.5 * (high - low)))
 
 
 def _matched(law: Law, w: Array, values: Array, rising: bool, precision: Precision) -> Identified | None:
