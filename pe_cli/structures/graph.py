@@ -34,6 +34,10 @@ class Rows(NamedTuple):
         """The row of each stored value."""
         return np.repeat(np.arange(self.size), np.diff(self.starts))
 
+    def between(self) -> int:
+        """The number of stored values off the diagonal."""
+        return int(np.count_nonzero(self.row_numbers() != self.columns))
+
     def row_sums(self) -> NDArray[np.float64]:
         sums = np.bincount(self.row_numbers(), weights=self.values, minlength=self.size)
         return sums.astype(np.float64, copy=False)
@@ -116,18 +120,25 @@ class Graph:
         return self._joined(source, target, self._values())
 
     @cached_property
-    def _pairs(self) -> Rows:
-        """The pairs of different nodes that are joined, i < j: 2 where that is written in both directions, else 1."""
-        rows, columns = self._written.row_numbers(), self._written.columns
-        apart = rows != columns
-        ends = np.stack([rows[apart], columns[apart]])
-        return coalesced(self.num_nodes, ends.min(axis=0), ends.max(axis=0), np.ones(ends.shape[1]))
+    def _reversed(self) -> Rows:
+        """The transpose of the edges as they are written."""
+        written = self._written
+        order = np.argsort(written.columns, kind="stable")
+        return _rows(
+            self.num_nodes, written.columns[order], written.row_numbers()[order], written.values[order]
+        )
+
+    @cached_property
+    def _twice(self) -> bool:
+        """Whether there are edges between different nodes, each in both directions."""
+        written, back = self._written, self._reversed
+        same = np.array_equal(written.starts, back.starts) and np.array_equal(written.columns, back.columns)
+        return same and written.between() > 0
 
     @cached_property
     def both_directions(self) -> bool:
         """Whether an undirected graph is written with each edge in both directions."""
-        twice = self._pairs.values == 2
-        return not self.directed and bool(twice.size and twice.all())
+        return not self.directed and self._twice
 
     @cached_property
     def adjacency(self) -> Rows:
@@ -140,7 +151,7 @@ class Graph:
 
     @cached_property
     def _undirected(self) -> Rows:
-        if self.parallel == "sum" and (self._pairs.values == 2).all():
+        if self.parallel == "sum" and self._twice:
             return self._mean
         source, target = self.edges.min(axis=0), self.edges.max(axis=0)
         half = self._joined(source, target, self._values())
@@ -151,29 +162,33 @@ class Graph:
     @cached_property
     def _mean(self) -> Rows:
         """(A + A')/2 of the edges as they are written."""
-        rows, columns, values = self._written.row_numbers(), self._written.columns, self._written.values
-        both = np.concatenate([rows, columns]), np.concatenate([columns, rows])
-        return coalesced(self.num_nodes, *both, np.concatenate([values, values]) / 2)
+        written, back = self._written, self._reversed
+        if self._twice:
+            same = np.array_equal(written.values, back.values)
+            return written if same else written._replace(values=written.values / 2 + back.values / 2)
+        rows = np.concatenate([written.row_numbers(), back.row_numbers()])
+        columns = np.concatenate([written.columns, back.columns])
+        return coalesced(self.num_nodes, rows, columns, np.concatenate([written.values, back.values]) / 2)
 
     @cached_property
     def doubts(self) -> tuple[str, ...]:
         """What to say where the two directions of an undirected graph leave its weights in doubt."""
         if self.directed or self.parallel != "sum":
             return ()
-        pairs, twice = len(self._pairs.values), int((self._pairs.values == 2).sum())
-        if 0 < twice < pairs:
-            verb = "is" if twice == 1 else "are"
-            which = f"{twice} of {pairs} edges {verb} also there the other way round"
-            return (f"{which}: their weights are summed; --parallel first takes one",)
-        if twice:
-            written, mean = self._written, self._mean
-            same = len(written.values) == len(mean.values) and np.array_equal(written.values, mean.values)
-            if not same:
-                return (
-                    "edges are there in both directions, with different weights: each pair has the mean of its two; "
-                    "--parallel first takes the first, --directed keeps both",
-                )
-        return ()
+        if self._twice:
+            if np.array_equal(self._written.values, self._reversed.values):
+                return ()
+            return (
+                "edges are there in both directions, with different weights: each pair has the mean of its two; "
+                "--parallel first takes the first, --directed keeps both",
+            )
+        pairs = self._undirected.between() // 2
+        twice = self._written.between() - pairs
+        if twice <= 0:
+            return ()
+        verb = "is" if twice == 1 else "are"
+        which = f"{twice} of {pairs} edges {verb} also there the other way round"
+        return (f"{which}: their weights are summed; --parallel first takes one",)
 
     @cached_property
     def symmetric(self) -> Rows:
