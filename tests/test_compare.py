@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli.compare.explain import explain
 from pe_cli.compare.metrics import Metrics, Tolerance
+from pe_cli.compare.moves import MOVES
 from pe_cli.compare.stream import compare
 from pe_cli.dtypes import round_to
 from pe_cli.encodings.rotary import rope
@@ -129,6 +130,11 @@ def test_halves_of_large_files_join(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert np.array_equal(two.by_position, one.by_position)
 
 
+NAMES = set(
+    "layout transpose swap-sin-cos sign amplitude base frequency-shift scaling factor offset dtype-rounding "
+    "float32-angles padding-row permutation eigenvector-sign".split()
+)
+
 # -- causes -------------------------------------------------------------------------------------------------------
 
 BASE = table()
@@ -161,6 +167,7 @@ def changed_table() -> dict[str, tuple[NDArray[Any], list[str]]]:
         ),
         "transpose and base": (np.ascontiguousarray(table(base=1e6).T), ["transpose", "base"]),
         "sign and amplitude": (-2 * BASE, ["sign", "amplitude"]),
+        "amplitude and permutation": (0.1 * BASE[rng.permutation(512)], ["amplitude", "permutation"]),
         "base and sign of sines": (table(base=1e6) * np.where(np.arange(64) % 2, -1, 1).astype(np.float32), ["base", "sign"]),
     }  # fmt: skip
 
@@ -185,6 +192,8 @@ def test_parameters_of_causes() -> None:
         table(scaling="llama3", factor=8.0, **LLAMA3), table(scaling="llama3", factor=32.0, **LLAMA3)
     ).causes[0]
     assert (factor.cause, factor.facts) == ("factor", {"a": 8, "b": 32})
+    layout = explain(BASE, np.concatenate([BASE[:, ::2], BASE[:, 1::2]], axis=1)).causes[0]
+    assert layout.facts == {"a": "interleaved", "b": "halves"}
     ratio = explain(BASE, BASE * np.float32(0.5)).causes[0]
     assert ratio.facts["ratio"] == 0.5
 
@@ -201,6 +210,26 @@ def test_float32_angles_and_where_angles_part() -> None:
 def test_frequency_shift() -> None:
     marian, fairseq = (np.asarray(sinusoidal(np.arange(512), 64, style=s)) for s in ("paper-cat", "t2t"))
     assert causes(marian, fairseq) == ["frequency-shift"]
+    angles = [np.outer(np.arange(300), 10000.0 ** (-np.arange(32) / (32 - shift))) for shift in (0, 1)]
+    cosines_first = [np.stack([np.cos(x), np.sin(x)], -1).reshape(300, 64).astype(np.float32) for x in angles]
+    found = explain(*cosines_first).causes
+    assert [(c.cause, c.facts) for c in found] == [("frequency-shift", {"a": 0, "b": 1})]
+
+
+def test_a_scaling_is_seen_though_sines_and_cosines_are_exchanged() -> None:
+    scaled = table(scaling="yarn", factor=4.0, original_len=4096)
+    longer = table(scaling="yarn", factor=8.0, original_len=4096)
+    assert sorted(causes(longer, scaled[:, np.arange(64) ^ 1])) == ["factor", "swap-sin-cos"]
+    assert sorted(causes(BASE[:, np.arange(64) ^ 1], table(scaling="linear", factor=8.0))) == [
+        "scaling",
+        "swap-sin-cos",
+    ]
+
+
+def test_names_of_causes_are_those_of_the_contract() -> None:
+    assert set(MOVES.values()) <= NAMES
+    for name, (other, _) in changed_table().items():
+        assert {cause.cause for cause in explain(BASE, other).causes} <= NAMES, name
 
 
 def test_a_part_of_the_rows_is_aligned() -> None:

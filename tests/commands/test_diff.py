@@ -101,3 +101,21 @@ def test_nan_is_counted(pe: Any, folder: Path) -> None:
     assert found["nan"] == {"a": 1, "b": 0, "unmatched": 1}
     pe("diff", "nan.npy", "same.npy", "--atol", "1e9", code=1)
     pe("diff", "nan.npy", "nan.npy", code=0)
+
+
+@pytest.mark.parametrize(("suffix", "begins"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
+def test_plot(pe: Any, folder: Path, suffix: str, begins: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    picture = folder / f"made.{suffix}"
+    pe("diff", "a.npy", "near.npy", "--plot", str(picture), code=1)
+    assert picture.read_bytes().startswith(begins)
+    refused = pe("diff", "a.npy", "near.npy", "--plot", str(picture), code=2)
+    assert b"--force" in refused.stderr
+    pe("diff", "a.npy", "near.npy", "--plot", str(picture), "--force", code=1)
+
+
+def test_plot_needs_two_tables_of_one_shape_that_differ(pe: Any, folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = pe("diff", "a.npy", "same.npy", "--plot", str(folder / "none.png"), code=2)
+    assert b"--plot" in done.stderr
+    assert not (folder / "none.png").exists()
