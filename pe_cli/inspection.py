@@ -96,7 +96,7 @@ def look_at(source: Source, named: bool, *, values: bool) -> FileReport:
 def _read(source: Source, report: TensorReport) -> None:
     spec = report.spec
     if spec.nbytes <= READ_BYTES or len(spec.shape) < 2:
-        require_memory(3 * spec.nbytes, f"looking into {spec.name}", "name a smaller tensor")
+        require_memory(3 * spec.nbytes, f"looking into {spec.called}", "name a smaller tensor")
         report.values = source.read(spec.name)
         return
     parts, size = [], 0
