@@ -49,8 +49,8 @@ def read_graph(
     weights : auto (the third numeric column, or `weight`), none, or the name or number (from 1) of a column.
     num_nodes : nodes are 0..N-1, also those without edges.
     ids : auto (whole numbers are rows), relabel (number those that occur, in order), or text (rows as they appear).
-    parallel : several edges between two nodes: sum of their weights, or the first only. A graph of which every edge is
-        written in both directions is not such a case: each counts once, with the mean of its two weights (sum).
+    parallel : several edges between two nodes: sum of their weights, or the first only. Where every edge is written in
+        both directions, each counts once, with the mean of its two weights; where only some are, these are summed.
 
     Raises
     ------
