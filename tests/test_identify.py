@@ -209,6 +209,13 @@ def test_one_part_alone_under_a_scaling(part: str, scaling: str) -> None:
             assert told[name] == pytest.approx(options[name], rel=0.01)
 
 
+def test_a_round_base_is_preferred_though_its_double_is_nearly_round() -> None:
+    """500000^(40/39) = 699999.03, which only the last bits tell from 700000."""
+    angles = waves(np.arange(754, 1145), 500000.0, 40, 39)
+    told = known(np.concatenate([np.cos(angles), np.sin(angles)], 1).astype(np.float32))
+    assert (told["encoding"], told["style"], told["base"]) == ("sinusoidal", "t2t-cossin", 500000)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_base_with_many_digits_is_found_to_the_last_bit_of_the_table(dtype: str) -> None:
     angles = waves(1000 + np.arange(500), 319101.7, 40)

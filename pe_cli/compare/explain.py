@@ -57,6 +57,7 @@ class Explanation:
     parting: dict[str, float] | None = None
     identified: tuple[Identified | None, Identified | None] = (None, None)
     shared_rows: tuple[int, int, int] | None = None  # first row of a, of b, how many
+    strain: float = 0.0  # an offset that leaves at most half of the rows explains less
 
 
 @np.errstate(all="ignore")
@@ -110,7 +111,8 @@ NOTHING = 99.0
 
 def _cost(explanation: Explanation) -> float:
     """How much has to be said; nothing found costs most."""
-    return sum(COSTS.get(cause.cause, 1.0) for cause in explanation.causes) or NOTHING
+    said = sum(COSTS.get(cause.cause, 1.0) for cause in explanation.causes)
+    return said + explanation.strain if said else NOTHING
 
 
 def _known(
@@ -312,6 +314,7 @@ def _told(chain: list[Change], agreed: list[Cause], a: Array, b: Array) -> Expla
     if offsets:
         last = chain[-1]
         explanation.shared_rows = (*offsets[0].rows, len(last.b))
+        explanation.strain = 0.5 if 2 * len(last.b) <= min(len(a), len(b)) else 0.0
     return explanation
 
 

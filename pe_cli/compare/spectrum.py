@@ -298,6 +298,9 @@ def _last_bits(
     if exact[0] != exact[1]:
         inexact = second if exact[0] else first
         own = inexact.solved.match.max_abs
+        measured = inexact.solved.amplitude not in (1.0, _own_magnitude(inexact))
+        if measured and changed:
+            return  # the last digits of a measured amplitude do as much
         if own > 2.2 * float(coarse.half_ulp(np.array([inexact.solved.amplitude]))[0]):
             facts = {"table": "b" if exact[0] else "a"}
             found.causes.append(("float32-angles", facts, _left(state, places, target)))

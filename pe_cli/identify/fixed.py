@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.identify.laws import USUAL_BASE, Law, roundest, sinusoid_laws, variants
+from pe_cli.identify.laws import (
+    ROUND_DIGITS,
+    USUAL_BASE,
+    Law,
+    digits_of,
+    is_round,
+    roundest,
+    sinusoid_laws,
+    variants,
+)
 from pe_cli.identify.precision import Precision
 from pe_cli.identify.ramps import rope_laws
 from pe_cli.identify.regenerate import Match, match_rotation, rope_frequencies
@@ -108,6 +117,13 @@ def solve(
             sharper_base = polished(alike[0], cos, sin, precision)
             if sharper_base is not None:
                 solved.append(sharper_base)
+    # two bases can both look round until every entry has been looked at
+    plainly = any(
+        not one.shift and one.match.exact and digits_of(one.law.base) <= ROUND_DIGITS for one in solved
+    )
+    for one in solved:
+        if one.shift and one.match.exact and not plainly and is_round(one.law):
+            one.likelihood = -1
     # a frequency shift is another way to say the same, so that the last bits do not choose it
     exact_in = {one.law.scaling for one in solved if one.match.exact}
     yield from sorted(

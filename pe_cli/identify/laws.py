@@ -166,8 +166,12 @@ BY_CHANCE = 0.03  # a base that is round only since the error is large says noth
 
 
 def _clearly_rounder(law: Law, other: Law) -> bool:
-    chance = _coincidence(law)
-    return digits_of(law.base) <= ROUND_DIGITS and chance < BY_CHANCE and 5 * chance < _coincidence(other)
+    return is_round(law) and 5 * _coincidence(law) < _coincidence(other)
+
+
+def is_round(law: Law) -> bool:
+    """A base of few digits that is not so by chance."""
+    return digits_of(law.base) <= ROUND_DIGITS and _coincidence(law) < BY_CHANCE
 
 
 def _coincidence(law: Law) -> float:
