@@ -15,7 +15,8 @@ from pe_cli.identify.fixed import Reading, Solved, layout_reading, solve, solve_
 from pe_cli.identify.laws import ROUND_DIGITS, Law, digits_of
 from pe_cli.identify.precision import Precision, stored_precision
 from pe_cli.identify.result import Identified
-from pe_cli.identify.rotation import Rotation, constant_amplitude, even_wave, rotation
+from pe_cli.identify.rotation import Rotation, constant_amplitude, rotation
+from pe_cli.identify.waves import even_wave
 
 Array = NDArray[np.float64]
 
