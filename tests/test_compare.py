@@ -293,3 +293,27 @@ def unrelated() -> list[tuple[NDArray[Any], NDArray[Any]]]:
 @pytest.mark.parametrize("k", range(len(unrelated())))
 def test_no_cause_is_invented(k: int) -> None:
     assert causes(*unrelated()[k]) == []
+
+
+def halves(positions: np.ndarray) -> np.ndarray:
+    angles = np.outer(positions, 1e4 ** (-np.arange(32) / 32))
+    return np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+def test_a_cause_that_leaves_the_difference_is_not_told() -> None:
+    """Positions rounded to bfloat16, and a table that goes another way from row 1500 on."""
+    whole = np.arange(2048)
+    exact = halves(whole)
+    rounded = halves(round_to(whole.astype(np.float64), "bfloat16").astype(np.float64))
+    later = exact.copy()
+    later[1500:] = halves(whole * 1.3)[1500:]
+    for other in (rounded, later):
+        assert causes(exact, other) == []
+        assert causes(other, exact) == []
+
+
+def test_rows_that_are_all_alike_are_not_moved() -> None:
+    ones = np.ones((4, 4), np.float32)
+    other = ones.copy()
+    other[1, 2] = 3
+    assert causes(ones, other) == []

@@ -30,6 +30,7 @@ SEARCHED = 1 << 18
 GLANCED = 1 << 13
 SEARCHED_WHOLE = 1 << 22
 SOLVER = 1e-4  # of the largest entry
+VISIBLE = 0.25  # of the largest entry
 FEWEST = 6  # numbers: fewer agree by chance
 
 
@@ -91,6 +92,8 @@ def explain(
         best = min((best, _two_moves(left, right, precisions, only)), key=_cost)
     if not best.causes:
         best = _after_a_move(left, right, names) or spectral
+    if not _helps(best, *whole):
+        best.causes = []
     best.identified, best.parting = known, spectral.parting
     if not best.causes:
         sections = other_sections(a, b, names, companions)
@@ -113,6 +116,16 @@ def _cost(explanation: Explanation) -> float:
     """How much has to be said; nothing found costs most."""
     said = sum(COSTS.get(cause.cause, 1.0) for cause in explanation.causes)
     return said + explanation.strain if said else NOTHING
+
+
+def _helps(explanation: Explanation, a: Array, b: Array) -> bool:
+    """Whether its causes take away most of what can be seen: two identities may be right, and the tables differ elsewhere."""
+    left = explanation.causes[-1].residual_after if explanation.causes else None
+    if left is None:
+        return True
+    size = float(np.nanmax(np.abs(b), initial=0.0))
+    before = _apart(a, b) if a.shape == b.shape else size
+    return left <= max(VISIBLE * size, before / 2)
 
 
 def _known(
