@@ -317,3 +317,14 @@ def test_rows_that_are_all_alike_are_not_moved() -> None:
     other = ones.copy()
     other[1, 2] = 3
     assert causes(ones, other) == []
+
+
+def test_frequencies_rounded_to_bfloat16_are_told() -> None:
+    w = 1e4 ** (-np.arange(32) / 32)
+    rounded = np.outer(np.arange(512), round_to(w, "bfloat16").astype(np.float64))
+    other = np.concatenate([np.cos(rounded), np.sin(rounded)], axis=1).astype(np.float32)
+    (cause,) = explain(halves(np.arange(512)), other).causes
+    assert cause.as_dict()["cause"] == "dtype-rounding"
+    assert cause.facts == {"of": "frequencies", "a": "not rounded", "b": "bfloat16"}
+    assert cause.residual_after is not None
+    assert cause.residual_after < 1e-6

@@ -526,3 +526,17 @@ def test_arrangements_cover_odd_widths() -> None:
         used = {*arrangement.cos, *arrangement.sin} - {-1}
         assert used in ({0, 1, 2, 3, 4}, {0, 1, 2, 3})
     assert repeated(np.array([[1.0, 1.0, 2.0, 2.0]]))[0] == "adjacent"
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+@pytest.mark.parametrize("base", [1e4, 5e5, 1e6])
+@pytest.mark.parametrize("pairs", [32, 64])
+def test_frequencies_of_a_model_cast_to_half_precision(name: str, base: float, pairs: int) -> None:
+    """Angles of frequencies that were rounded, in a table that was not."""
+    w = round_to(base ** (-np.arange(pairs) / pairs), name).astype(np.float64)
+    angles = np.outer(np.arange(300), w)
+    found = identify(np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
+    assert found is not None
+    facts = found.as_dict()
+    assert (facts["encoding"], facts["layout"], facts["scaling"]) == ("rope", "cos-sin", "none")
+    assert (facts["base"], facts["frequency_dtype"]) == (base, name)

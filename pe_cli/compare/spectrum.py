@@ -219,6 +219,12 @@ def _frequency_change(a: Reading, b: Reading) -> list[tuple[str, dict[str, Any]]
     changes: list[tuple[str, dict[str, Any]]] = []
     law, other = first.law, second.law
     shift_a, shift_b = first.shift or 0.0, second.shift or 0.0
+    stored = [each.parameters.get("frequency_dtype") for each in (law, other)]
+    if stored[0] != stored[1]:
+        names = {side: name or "not rounded" for side, name in zip("ab", stored, strict=True)}
+        changes.append(("dtype-rounding", {"of": "frequencies"} | names))
+        if _close_base(law.base, other.base):
+            return changes
     if law.scaling == other.scaling == "none":
         shifted = _shift_alone(law.base, shift_a, other.base, shift_b, len(w))
         if shifted is not None:

@@ -16,6 +16,7 @@ from pe_cli.identify.laws import ROUND_DIGITS, Law, digits_of
 from pe_cli.identify.precision import Precision, stored_precision
 from pe_cli.identify.result import Identified
 from pe_cli.identify.rotation import Rotation, constant_amplitude, rotation
+from pe_cli.identify.rounded import as_rounded, rounded_geometric
 from pe_cli.identify.waves import even_wave
 
 Array = NDArray[np.float64]
@@ -226,6 +227,14 @@ def _unruled(
         return None
     unit = max(1.0, float(np.round(found.step[0])))
     frequencies = np.where(np.isnan(found.step), 0, found.step) / unit
+    cast = rounded_geometric(frequencies)
+    if cast is not None:
+        law = Law("none", cast[1], unit, parameters={"frequency_dtype": cast[0]})
+        for solved in solve_with(
+            cos, sin, found, precision, law, list(as_rounded(cast[1], len(frequencies), cast[0]))
+        ):
+            reading = Reading(columns, order, _complex(cos, sin), solved, precision)
+            return rope_facts(reading, layout, [solved], solved.place_facts(), [])
     divisors = 10000.0 ** (-np.arange(len(frequencies)) / len(frequencies)) / frequencies
     law = Law("longrope", 10000.0, unit, parameters={"factors": [tidy(float(f)) for f in divisors]})
     law.ambiguous = ("base 10000 is assumed: only base and factors together are known",)

@@ -17,6 +17,7 @@ from pe_cli.identify.precision import FLOAT32_STEP, Precision, stored_precision
 from pe_cli.identify.ramps import rope_laws
 from pe_cli.identify.regenerate import rope_frequencies
 from pe_cli.identify.result import Identified
+from pe_cli.identify.rounded import rounded_geometric
 
 Array = NDArray[np.float64]
 FEWEST = 4
@@ -51,10 +52,20 @@ def identify_frequencies(vector: NDArray[Any], named_so: bool = False) -> Identi
                 if sharper is not None and (sharper.residual or 0) < named.residual:
                     return sharper
             return named
+    cast = None if rising or live < len(w) else rounded_geometric(w)
+    if cast is not None:
+        facts = {
+            "layout": "inv-freq",
+            "dim": 2 * live,
+            "base": cast[1],
+            "scaling": "none",
+            "frequency_dtype": cast[0],
+        }
+        return Identified("rope", facts, 0.0, precision.name)
     if not named_so or live < len(w):
         return None
     divisors = 10000.0 ** (-np.arange(live) / live) / w
-    facts: dict[str, Any] = {
+    facts = {
         "layout": "mlx-freqs" if rising else "inv-freq",
         "dim": 2 * live,
         "base": 10000.0,
@@ -107,7 +118,7 @@ def _matched(law: Law, w: Array, values: Array, rising: bool, precision: Precisi
     if not (error <= room).all():
         return None
     worst = float(np.max(error / (2 * half)))
-    facts: dict[str, Any] = {
+    facts = {
         "layout": "mlx-freqs" if rising else "inv-freq",
         "dim": 2 * len(w),
         "base": law.base,
