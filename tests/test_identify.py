@@ -540,3 +540,13 @@ def test_frequencies_of_a_model_cast_to_half_precision(name: str, base: float, p
     facts = found.as_dict()
     assert (facts["encoding"], facts["layout"], facts["scaling"]) == ("rope", "cos-sin", "none")
     assert (facts["base"], facts["frequency_dtype"]) == (base, name)
+
+
+@pytest.mark.parametrize("layout", ["half", "adjacent", "split"])
+@pytest.mark.parametrize("stride", [4, 8, 16, 32])
+def test_cosines_in_wide_strides_are_never_called_learned(layout: str, stride: int) -> None:
+    w = 1e4 ** (-np.arange(32) / 32)
+    cos = np.cos(np.outer(np.arange(0, 200 * stride, stride), w)).astype(np.float32)
+    table = {"half": np.tile(cos, 2), "adjacent": np.repeat(cos, 2, axis=1), "split": cos}[layout]
+    found = identify(table)
+    assert found is None or found.encoding != "learned"

@@ -28,6 +28,8 @@ def identify_learned(table: NDArray[Any], grid: tuple[int, int] | None = None) -
         return None
     if rows.min() >= 0 < rows.max() or abs(rows.mean()) > 0.75 * rows.std():
         return None  # counts, probabilities, biases: trained embeddings lie around zero
+    if rows.any() and _is_made(rows):
+        return None
     facts: dict[str, Any] = {"rows": table.shape[0], "dim": table.shape[1]}
     zero = np.flatnonzero(~np.any(rows, axis=1))
     if len(zero) == len(rows):
@@ -54,6 +56,15 @@ def identify_learned(table: NDArray[Any], grid: tuple[int, int] | None = None) -
     if tail:
         facts["untrained_tail"] = tail
     return Identified("learned", facts, ambiguous=ambiguous)
+
+
+def _is_made(rows: Array) -> bool:
+    """Whether no training can have left this: one row all 1, as the cosines of position 0 are, or columns twice."""
+    half = rows.shape[1] // 2
+    twice = np.array_equal(rows[:, :half], rows[:, half : 2 * half]) or np.array_equal(
+        rows[:, 0 : 2 * half : 2], rows[:, 1 : 2 * half : 2]
+    )
+    return bool(twice or (rows == 1).all(axis=1).any())
 
 
 def noise_level(rows: Array) -> float:
