@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 USUAL = {
-    "attention_factor": 1.0,
     "nodes_without_edge_onwards": 0,
     "isolated_nodes": 0,
     "connected_components": 1,
@@ -19,8 +18,6 @@ LARGEST_WHOLE = 1e15  # up to which a float without a fraction is written as a w
 def telling(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The facts without those that say that nothing is special."""
     plain = {name for name, value in USUAL.items() if facts.get(name) == value}
-    if "attention_factor" in plain:
-        plain.add("baked_in")
     return {name: value for name, value in facts.items() if name not in plain}
 
 

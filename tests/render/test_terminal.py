@@ -101,6 +101,8 @@ def test_a_plain_rope_says_little(folder):
         "len": "64",
         "base": "10000",
         "rotary width": "32",
+        "attention factor": "1",
+        "baked in": "yes",
     }
     assert "truncate" in at_terminal(
         folder, "gen rope --len 8 --dim 32 --scaling yarn --factor 4 --original-len 64 --no-truncate", 80
