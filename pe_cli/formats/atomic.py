@@ -9,6 +9,7 @@ step fails if the target has appeared meanwhile, so two writers cannot overwrite
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import select
 import signal
@@ -34,13 +35,16 @@ class Output:
     fd: int
     label: str
     seekable: bool
+    start: int | None = (
+        0  # where in the file the first byte comes to lie; None where that is not for us to say
+    )
 
     def reserve(self, nbytes: int) -> None:
         """Ask the file system for room at once: faster, and a full disk is known before any work is done."""
-        if not self.seekable or nbytes <= 0 or not hasattr(os, "posix_fallocate"):
+        if self.start is None or nbytes <= 0 or not hasattr(os, "posix_fallocate"):
             return
         try:
-            os.posix_fallocate(self.fd, 0, nbytes)
+            os.posix_fallocate(self.fd, self.start, nbytes)
         except OSError as error:
             if error.errno in _FULL:
                 raise cannot_write(self.label, error, nbytes) from error
@@ -85,7 +89,7 @@ def open_output(path: str | Path | None, *, force: bool = False) -> Iterator[Out
     """
     with _cleanup_on_terminate():
         if path is None or str(path) == "-":
-            yield Output(STDOUT, "standard output", False)
+            yield from _standard()
         else:
             yield from _open_named(path, force)
 
@@ -129,13 +133,29 @@ def refuse_same_file(output: str | Path | None, *inputs: str | Path | int) -> No
                 raise PeError(f"{name} is also the input; write to another file and move it there afterwards")
 
 
+def _standard() -> Iterator[Output]:
+    """Standard output; a file that the shell has opened keeps no room that was reserved and not written."""
+    try:
+        before = os.fstat(STDOUT)
+        appends = fcntl.fcntl(STDOUT, fcntl.F_GETFL) & os.O_APPEND
+        start = os.lseek(STDOUT, 0, os.SEEK_CUR) if stat.S_ISREG(before.st_mode) and not appends else None
+    except OSError:
+        start = None
+    try:
+        yield Output(STDOUT, "standard output", False, start)
+    finally:
+        if start is not None:
+            with suppress(OSError):
+                os.ftruncate(STDOUT, max(before.st_size, os.lseek(STDOUT, 0, os.SEEK_CUR)))
+
+
 def _straight(label: str) -> Iterator[Output]:
     try:
         fd = os.open(label, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
     except OSError as error:
         raise cannot_write(label, error) from error
     try:
-        yield Output(fd, label, False)
+        yield Output(fd, label, False, None)
     finally:
         os.close(fd)
 

@@ -315,3 +315,34 @@ def test_terminated_processes_end_with_their_own_code() -> None:
     with pytest.raises(SystemExit) as caught:
         atomic._terminate(signal.SIGTERM, None)
     assert caught.value.code == 143
+
+
+WRITE = """
+import sys
+from pe_cli.formats.atomic import open_output
+with open_output(None) as output:
+    output.reserve(1 << 20)
+    output.put(memoryview(b"x" * 1000), 0)
+    if "fail" in sys.argv:
+        raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("redirection", "before", "want"),
+    [
+        (">", b"old" * 5000, b"x" * 1000),
+        (">>", b"old", b"old" + b"x" * 1000),
+        ("1<>", b"o" * 5000, b"x" * 1000 + b"o" * 4000),
+    ],
+)
+@pytest.mark.parametrize("word", ["", "fail"])
+def test_a_file_of_the_shell_keeps_no_room_that_was_not_written(
+    redirection: str, before: bytes, want: bytes, word: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "out"
+    target.write_bytes(before)
+    line = f"'{sys.executable}' -c '{WRITE}' {word} {redirection} '{target}'"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=60, check=False)
+    assert done.returncode == (3 if word else 0), done.stderr
+    assert target.read_bytes() == want
