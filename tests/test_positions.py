@@ -50,7 +50,21 @@ def test_a_long_range_is_never_expanded() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "1:2:0", "1:", "1:2:3:4", "nan", "inf", "1,,2", "5:5", "99999999999999999999", "0:x"]
+    "text",
+    [
+        "",
+        "a",
+        "1:2:0",
+        "1:",
+        "1:2:3:4",
+        "nan",
+        "inf",
+        "1,,2",
+        "5:5",
+        "99999999999999999999",
+        "0:x",
+        "0:1:2e-313",
+    ],
 )
 def test_what_is_not_a_position_is_named(text: str) -> None:
     with pytest.raises(PeError, match="--positions"):
