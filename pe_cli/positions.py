@@ -172,10 +172,10 @@ def _run(part: str, asked: str) -> Run:
         raise PeError(f"{asked}: the step of {part!r} is zero")
     if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
         return Run(start, step, max(0, -((start - stop) // step)))
-    count = (stop - start) / step
+    count = max(0.0, (stop - start) / step)
     if count >= LIMIT:
         raise PeError(f"{asked}: {part!r} has more than 2^63 steps; write a larger one")
-    return Run(float(start), float(step), max(0, math.ceil(count)))
+    return Run(float(start), float(step), math.ceil(count))
 
 
 def _from_array(source: str, load_array: Callable[[str], NDArray[Any]], option: str) -> Rows:

@@ -110,6 +110,10 @@ def generate(encoding: Encoding, values: dict[str, Any], filled: Filled) -> None
         _generate(encoding, given, filled, rows, output, values.get("dtype"), values["name"])
     except PeError as error:
         raise in_options(error, encoding, given) from error
+    except ArithmeticError as error:
+        raise PeError(
+            f"{encoding.name}: these numbers are too large or too small to compute with ({error})"
+        ) from error
 
 
 def _generate(

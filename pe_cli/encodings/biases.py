@@ -86,6 +86,8 @@ def alibi(
     dtype : element type of the bias
     """
     require_named(Form, form=form)
+    if bias_max <= 0:
+        raise PeError(f"{option_name('bias_max')} {bias_max:g}: the slopes fall from 1, so it is more than 0")
     slopes = alibi_slopes(heads, bias_max=bias_max)
     if form != "matrix" and not bidirectional:
         raise PeError(f"--causal: --form {form} is the same for every query, the causal mask does the rest")
