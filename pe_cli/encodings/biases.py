@@ -42,6 +42,8 @@ def alibi_slopes(heads: int, *, bias_max: float = 8.0) -> NDArray[np.float64]:
     Otherwise the slopes of the next smaller power of two, followed by every other slope of the next
     larger one, as in the authors' code, BLOOM, MPT and Falcon.
     """
+    if bias_max <= 0:
+        raise PeError(f"{option_name('bias_max')} {bias_max:g}: the slopes fall from 1, so it is more than 0")
 
     def of_power(n: int) -> list[float]:
         return [2.0 ** (-bias_max * h / n) for h in range(1, n + 1)]
@@ -86,8 +88,6 @@ def alibi(
     dtype : element type of the bias
     """
     require_named(Form, form=form)
-    if bias_max <= 0:
-        raise PeError(f"{option_name('bias_max')} {bias_max:g}: the slopes fall from 1, so it is more than 0")
     slopes = alibi_slopes(heads, bias_max=bias_max)
     if form != "matrix" and not bidirectional:
         raise PeError(f"--causal: --form {form} is the same for every query, the causal mask does the rest")

@@ -9,19 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings import spectra, walks
+from pe_cli.encodings.columns import Sign, VectorNorm, scaled, signed
 from pe_cli.encodings.eigen import Solver
 from pe_cli.encodings.laplacians import Isolated, laplacian_matrix, magnetic_matrix, one_way_pairs
 from pe_cli.encodings.operators import Vectors
 from pe_cli.encodings.spectra import Found, Multiplet, Spectra
 from pe_cli.errors import PeError, counted
 from pe_cli.memory import require_memory
-from pe_cli.randomness import uniform_rows
 from pe_cli.signature import Tensors, require_named
 from pe_cli.structures import Graph, GraphLike, as_graph
 from pe_cli.structures.graph import Rows
 
 Pad: TypeAlias = Literal["zero", "nan", "error"]
-Sign: TypeAlias = Literal["max-abs", "first", "random"]
 Norm: TypeAlias = Literal["sym", "rw", "none"]
 Drop: TypeAlias = Literal["zeros", "first", "none"]
 Parted: TypeAlias = Literal["joint", "each"]
@@ -30,13 +29,11 @@ MagneticNorm: TypeAlias = Literal["sym", "none"]
 Convention: TypeAlias = Literal["half", "unit"]
 Parts: TypeAlias = Literal["complex", "split"]
 Loops: TypeAlias = Literal["keep", "drop"]
-VectorNorm: TypeAlias = Literal["l2", "l1", "abs-max", "wavelength"]
 
 PADDING = {"zero": 0.0, "nan": float("nan")}
 LARGEST_Q = 1e6
 LARGEST_EXPONENT = 85.0  # of e; float32 ends at 88
 MOST_NAMES = 1 << 25  # characters of node names that a file's header takes
-NO_WAVE = 1e-8  # eigenvalues up to this have no wavelength
 
 
 def laplacian(
@@ -112,7 +109,7 @@ def laplacian(
         if half_degree is not None:
             vectors = vectors / half_degree[nodes, None]
             vectors = vectors / np.linalg.norm(vectors, axis=0)
-        return _signed(_scaled(vectors, values, vec_norm), sign, seed or 0)
+        return signed(scaled(vectors, values, vec_norm), sign, seed or 0)
 
     solved = Spectra(matrix, k + 1, solver)
     trivial = solved.with_null_vector()
@@ -348,29 +345,6 @@ def _check_weights(graph: Graph, matrix: Rows) -> None:
     with np.errstate(over="ignore"):
         if not np.isfinite(matrix.row_sums().sum()):
             raise PeError("the weights are so large that their sum overflows: scale them, or --weights none")
-
-
-def _scaled(vectors: Vectors, values: NDArray[np.float64], vec_norm: VectorNorm) -> Vectors:
-    if vec_norm == "l2" or not vectors.size:
-        return vectors
-    if vec_norm == "l1":
-        return np.asarray(vectors / np.abs(vectors).sum(axis=0))
-    scale = 1 / np.abs(vectors).max(axis=0)
-    if vec_norm == "wavelength":
-        scale *= np.pi / (2 * np.sqrt(np.where(values > NO_WAVE, values, 1.0)))
-    return np.asarray(vectors * scale)
-
-
-def _signed(vectors: Vectors, sign: Sign, seed: int) -> Vectors:
-    if not vectors.size:
-        return vectors
-    size = np.abs(vectors)
-    share = 1e-6 if sign == "first" else 1 - 1e-6
-    decisive = np.argmax(size >= share * size.max(axis=0), axis=0)
-    signs = np.sign(vectors[decisive, np.arange(vectors.shape[1])])
-    if sign == "random":
-        signs *= np.sign(uniform_rows(np.arange(vectors.shape[1]), 1, seed)[:, 0] - 0.5)
-    return np.asarray(vectors * signs + 0.0)
 
 
 def _columns(found: Found) -> dict[str, Any]:
