@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pe_cli.errors import PeError
@@ -248,6 +249,10 @@ def _not_rotary(ledger: Ledger, scheme: Scheme) -> Resolved:
             continue
         if found is None:
             found = Found(default, f"the default of model type {config.model_type!r}", assumed=True)
+        elif isinstance(default, float):
+            ledger.number(found, positive=False)
+        else:
+            found = replace(found, value=ledger.whole(found, positive=False))
         parameters[name] = ledger.record(name, found, key)
     if scheme.encoding == "learned":
         raise _learned_table(ledger, scheme, parameters)

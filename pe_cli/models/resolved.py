@@ -183,9 +183,9 @@ class Ledger:
             raise self.wrong(found, "a positive number" if positive else "a finite number", example)
         return value
 
-    def whole(self, found: Found) -> int:
-        """A positive whole number."""
-        value = self.number(found, example="8")
+    def whole(self, found: Found, *, positive: bool = True) -> int:
+        """A whole number."""
+        value = self.number(found, positive=positive, example="8")
         if value != int(value):
             raise self.wrong(found, "a whole number", str(int(value) or 1))
         return int(value)

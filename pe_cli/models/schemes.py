@@ -24,7 +24,7 @@ class Scheme:
     label : what `--layer-type` calls it, where a model has several
     when : keys with the values that choose it, and the class default: {key: (values, default)}
     encoding : its name in the catalogue, or "learned" for a table in the checkpoint
-    takes : parameter of the encoding: (key of the configuration, default of the class)
+    takes : parameter of the encoding: (key of the configuration, default of the class); a whole number unless the default is a float
     fixed : parameters that are the same in every model of the type
     where : for a learned table the end of its tensor's name, and the rows in front of position 0
     """
@@ -90,7 +90,7 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
             "alibi",
             "modeling_mpt.py, build_mpt_alibi_tensor",
             when={"attn_config.alibi": ((True,), True)},
-            takes={"heads": ("n_heads", 16), "bias_max": ("attn_config.alibi_bias_max", 8)},
+            takes={"heads": ("n_heads", 16), "bias_max": ("attn_config.alibi_bias_max", 8.0)},
             fixed={"form": "mpt"},
         ),
         *_learned("wpe.weight", "max_seq_len", "d_model", "llm-foundry, modeling_mpt.py"),

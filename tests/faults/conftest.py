@@ -28,6 +28,7 @@ class Done:
 
     code: int
     stdout: int
+    output: str
     stderr: str
     kilobytes: int
     seconds: float
@@ -119,6 +120,7 @@ CONFIGS: dict[str, Any] = {
     "unknown-scaling": {**CONFIG, "rope_scaling": {"rope_type": "yarm", "factor": 2}},
     "list-scaling": {**CONFIG, "rope_scaling": [4]},
     "unknown-model": {**CONFIG, "model_type": "lama", "rope_theta": None},
+    "text-heads": {"model_type": "mpt", "n_heads": "8"},
     "list-model": {**CONFIG, "model_type": ["llama"]},
 }
 SENTENCE = "1\tthe\t_\t_\t_\t_\t{0}\t_\t_\t_\n2\tcat\t_\t_\t_\t_\t{1}\t_\t_\t_\n"
