@@ -321,10 +321,9 @@ def _sides(option: str, text: str | None) -> tuple[int, ...] | None:
     """`24x32` as (24, 32); one number is both sides."""
     if text is None:
         return None
-    try:
-        sides = tuple(int(side) for side in text.lower().replace("×", "x").split("x"))
-    except ValueError:
-        raise PeError(f"{option} {text!r} is not a size; write it as 24x32") from None
+    from pe_cli.positions import parse_grid
+
+    sides = parse_grid(text, option)
     return sides * 2 if len(sides) == 1 else sides
 
 

@@ -293,7 +293,7 @@ TROUBLES = {
     "special rows behind a window": (["--window", "8", "--suffix-rows", "1"], "goes with --len and --grid"),
     "shrinks only": (["--len", "99", "--method", "truncate"], "only shrinks"),
     "too short": (["--len", "99", "--method", "stretch", "--keep", "39"], "smaller --keep"),
-    "not a size": (["--grid", "3by3", "--tensor", TABLE], "write it as 24x32"),
+    "not a size": (["--grid", "3by3", "--tensor", TABLE], "write sizes joined by x"),
     "not square": (["--grid", "8x8", "--tensor", TABLE], "--from-grid"),
     "sequence": (["--grid", "8x8"], "say --len N"),
     "not sinusoidal": (["--len", "99", "--method", "regenerate"], "no sinusoidal table"),
