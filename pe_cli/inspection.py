@@ -51,13 +51,14 @@ class TensorReport:
 
 @dataclass
 class FileReport:
-    """A file and its tensors; `made_by` is what `pe` wrote about how it made them."""
+    """A file and its tensors; `made_by` is what `pe` wrote about how it made them, `links` what the file leaves elsewhere."""
 
     label: str
     format: str
     metadata: dict[str, str]
     made_by: dict[str, Any] | None
     tensors: list[TensorReport]
+    links: dict[str, str]
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -67,6 +68,7 @@ class FileReport:
             "metadata": self.metadata,
             "made_by": self.made_by,
             "tensors": [tensor.as_dict() for tensor in self.tensors],
+            "links": self.links,
         }
 
 
@@ -90,7 +92,8 @@ def look_at(source: Source, named: bool, *, values: bool) -> FileReport:
             report.statistics = describe(report.values)
             others = {name: array for name, array in read.items() if name != report.spec.name}
             report.identified = identify(report.values, report.spec.name, others)
-    return FileReport(source.label, source.format, source.metadata, _made_by(source.metadata), reports)
+    made_by = _made_by(source.metadata)
+    return FileReport(source.label, source.format, source.metadata, made_by, reports, source.links)
 
 
 def _read(source: Source, report: TensorReport) -> None:

@@ -34,6 +34,7 @@ class Source:
         self.format = reader.format
         self.metadata: dict[str, str] = dict(reader.metadata)
         self.tensors: dict[str, TensorSpec] = dict(reader.tensors)
+        self.links: dict[str, str] = dict(reader.links)
         self.stream = stream
         self.reader = reader
         self._tensor = tensor
@@ -45,8 +46,7 @@ class Source:
         """The tensor that was named, or the only one; an error that lists them where there are several."""
         if self._tensor is not None:
             return self.spec(self._tensor)
-        if not self.tensors:
-            raise PeError(f"{self.label} holds no tensors")
+        self.require_tensors()
         if len(self.tensors) > 1:
             example = next(iter(self.tensors))
             raise PeError(
@@ -55,11 +55,27 @@ class Source:
             )
         return next(iter(self.tensors.values()))
 
+    def require_tensors(self) -> None:
+        """An error where there is nothing to read; it says if there is something elsewhere."""
+        if self.tensors:
+            return
+        told = ", ".join(f"{shown(name)} -> {shown(where)}" for name, where in [*self.links.items()][:3])
+        elsewhere = (
+            f", only links, which are not followed ({told}); name the file that they lead to" if told else ""
+        )
+        raise PeError(f"{self.label} holds no tensors{elsewhere}")
+
     def spec(self, name: str) -> TensorSpec:
         """The tensor called `name`; an error with near names where there is none."""
         if name not in self.tensors:
             if self.format == "npy":
                 raise PeError(f"{self.label} is .npy, one array without a name; leave out {name!r}")
+            if name in self.links:
+                raise PeError(
+                    f"{self.label}: {name!r} is a link to {shown(self.links[name])}, and links are not followed; name what it leads to"
+                )
+            if not self.tensors:
+                self.require_tensors()
             near = difflib.get_close_matches(name, self.tensors, n=3, cutoff=0.5)
             near += [known for known in self.tensors if name and name in known and known not in near][
                 : 3 - len(near)

@@ -142,6 +142,8 @@ def compare_sources(a: Source, b: Source, named: tuple[bool, bool], tolerance: T
 
     `named` says for which side the user chose a tensor.
     """
+    a.require_tensors()
+    b.require_tensors()
     pairs, only_a, only_b = _pairing(a, b, named)
     report = Report((a.label, b.label), tolerance, [], only_a, only_b)
     for name_a, name_b in pairs:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -88,12 +89,19 @@ class Layout:
         return max(offset + nbytes for offset, nbytes in parts)
 
 
+NO_LINKS: Mapping[str, str] = MappingProxyType({})
+
+
 class Reader(Protocol):
     """An open file of tensors, in the order of the file."""
 
     format: str
     metadata: Mapping[str, str]
     tensors: Mapping[str, TensorSpec]
+
+    @property
+    def links(self) -> Mapping[str, str]:
+        """Names that stand for something elsewhere, which is not read, and where that is."""
 
     def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
         """The elements of one tensor in C order, `items` at a time, as one-dimensional arrays of native order."""

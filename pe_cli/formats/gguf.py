@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import numpy_dtype
 from pe_cli.errors import PeError
-from pe_cli.formats.base import TensorSpec
+from pe_cli.formats.base import NO_LINKS, TensorSpec
 from pe_cli.formats.stream import ByteInput, truncated
 
 MAGIC = b"GGUF"
@@ -200,6 +200,7 @@ class GgufReader:
     """An open `.gguf`."""
 
     format = "gguf"
+    links = NO_LINKS
 
     def __init__(self, stream: ByteInput) -> None:
         self._stream = stream

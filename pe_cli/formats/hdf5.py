@@ -40,6 +40,7 @@ class Hdf5Reader:
         self._file: Any = None
         self.metadata: Mapping[str, str] = {}
         self.tensors: Mapping[str, TensorSpec] = {}
+        self.links: dict[str, str] = {}
         seconds = _PROBE_SECONDS + (stream.size or 0) // _PROBE_BYTES_A_SECOND
         if not survives(self._open, cpu_seconds=min(seconds, _MAX_PROBE_SECONDS)):
             raise PeError(
@@ -63,6 +64,7 @@ class Hdf5Reader:
             self._raw = open(os.dup(self._stream.fd), "rb", buffering=0)  # noqa: SIM115 (see close)
             self._file = h5py.File(self._raw, "r", rdcc_nbytes=_CACHE)
         self.metadata = _texts(self._file.attrs)
+        self.links = {}
         self.tensors = {name: _describe(name, dataset) for name, dataset in self._datasets()}
 
     def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
@@ -100,7 +102,9 @@ class Hdf5Reader:
         while waiting:
             prefix, group = waiting.pop(0)
             for key in group:
-                if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+                link = group.get(key, getlink=True)
+                if not isinstance(link, h5py.HardLink):
+                    self.links[f"{prefix}{key}"] = _target(link)
                     continue
                 if len(seen) > _MAX_OBJECTS:
                     raise PeError(f"{self._stream.label} has more than {_MAX_OBJECTS} HDF5 objects")
@@ -148,6 +152,11 @@ class Hdf5Reader:
         return PeError(
             f"{self._stream.label} cannot be read as HDF5 ({reason}); it may be damaged or cut off"
         )
+
+
+def _target(link: Any) -> str:
+    """Where a soft or external link leads, as `FILE:/path` or `/path`."""
+    return f"{link.filename}:{link.path}" if isinstance(link, h5py.ExternalLink) else str(link.path)
 
 
 def _texts(attributes: h5py.AttributeManager) -> dict[str, str]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import NOT_IN_NUMPY, numpy_dtype
 from pe_cli.errors import PeError
-from pe_cli.formats.base import READABLE, Layout, TensorSpec, check_memory
+from pe_cli.formats.base import NO_LINKS, READABLE, Layout, TensorSpec, check_memory
 from pe_cli.formats.stream import ByteInput, truncated
 
 MAGIC = b"\x93NUMPY"
@@ -145,6 +145,7 @@ class NpyReader:
     """An open `.npy`; its tensor has the name given by the caller, usually empty."""
 
     format = "npy"
+    links = NO_LINKS
 
     def __init__(self, stream: ByteInput, name: str = "") -> None:
         self._stream = stream

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.formats import npy
-from pe_cli.formats.base import Ledger, TensorSpec, shown
+from pe_cli.formats.base import NO_LINKS, Ledger, TensorSpec, shown
 from pe_cli.formats.stream import ByteInput, truncated
 from pe_cli.formats.writer import Writer
 from pe_cli.memory import size
@@ -186,6 +186,7 @@ class NpzReader:
     """An open `.npz`; tensors are called as numpy calls them, without `.npy`."""
 
     format = "npz"
+    links = NO_LINKS
 
     def __init__(self, stream: ByteInput, archive: zipfile.ZipFile) -> None:
         self._stream = stream

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pe_cli import memory
 from pe_cli.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.errors import PeError
-from pe_cli.formats.base import Layout, NoSuchTypeError, TensorSpec
+from pe_cli.formats.base import NO_LINKS, Layout, NoSuchTypeError, TensorSpec
 from pe_cli.formats.stream import ByteInput, truncated
 
 MAX_HEADER = 100_000_000  # the format's own bound
@@ -173,6 +173,7 @@ class SafetensorsReader:
     """An open `.safetensors`."""
 
     format = "safetensors"
+    links = NO_LINKS
 
     def __init__(self, stream: ByteInput) -> None:
         self._stream = stream

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pe_cli.dtypes import NOT_IN_NUMPY, numpy_dtype
 from pe_cli.errors import PeError
-from pe_cli.formats.base import READABLE, TensorSpec, shown
+from pe_cli.formats.base import NO_LINKS, READABLE, TensorSpec, shown
 from pe_cli.formats.stream import ByteInput
 
 _MAX_DEPTH = 8
@@ -20,6 +20,7 @@ class TorchReader:
     """An open checkpoint; nested dictionaries become names joined with dots."""
 
     format = "torch"
+    links = NO_LINKS
 
     def __init__(self, stream: ByteInput, *, zipped: bool) -> None:
         try:

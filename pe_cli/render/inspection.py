@@ -23,7 +23,11 @@ def show_file(report: FileReport) -> None:
     out.print(f"{report.label}: {report.format}, {many}, {size(total)}", style="bold")
     if report.made_by:
         out.print(f"made by: {report.made_by.get('command')}")
-    if all(tensor.values is None for tensor in report.tensors) or len(report.tensors) > 4:
+    for name, where in report.links.items():
+        out.print(f"{name} is a link to {where}, which is not followed", style="dim")
+    if report.tensors and (
+        all(tensor.values is None for tensor in report.tensors) or len(report.tensors) > 4
+    ):
         _list(out, report)
     for tensor in report.tensors:
         if tensor.values is not None:

@@ -272,6 +272,8 @@ def other_scheme(tensors: Iterable[str], config_text: str) -> str:
     for in_names, in_config, sentence in OTHER_SCHEMES:
         if re.search(in_names, names) or (config_text and re.search(in_config, config_text)):
             return f"it uses {sentence}"
+    if not names:
+        return "it holds no tensors at all"
     return "no name looks like one; name the tensor with --tensor"
 
 
