@@ -16,9 +16,10 @@ import time
 
 from pe_cli import cli, structures, surgery
 from pe_cli.catalogue import CATALOGUE, load
-from pe_cli.commands import extend, gen, inspect, model
+from pe_cli.commands import diff, extend, gen, inspect, model
 
-WARM = (structures, surgery, gen, extend, inspect, model, [load(name) for name in CATALOGUE])
+SHOWN = 1 << 20
+WARM = (structures, surgery, gen, diff, extend, inspect, model, [load(name) for name in CATALOGUE])
 
 
 def child(job: dict[str, object], out: int, err: int) -> None:
@@ -51,9 +52,11 @@ def run(job: dict[str, object]) -> dict[str, object]:
         _, status, usage = os.wait4(process, 0)
         out.seek(0)
         err.seek(0)
+        output = out.read()
         return {
             "code": os.waitstatus_to_exitcode(status),
-            "stdout": len(out.read()),
+            "stdout": len(output),
+            "output": output[:SHOWN].decode("utf-8", "replace"),
             "stderr": err.read().decode("utf-8", "replace"),
             "kilobytes": usage.ru_maxrss,
             "seconds": time.monotonic() - begun,

@@ -12,7 +12,8 @@ import h5py
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from fuzzing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pe_cli.errors import PeError
@@ -26,14 +27,6 @@ TENSORS = {
     "e": np.array(3.0),
     "f": np.arange(4) > 2,
 }
-QUICK = settings(
-    max_examples=100,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-FEW = settings(QUICK, max_examples=50)
 
 
 def written(folder: Path, extension: str, names: list[str]) -> bytes:
@@ -169,7 +162,7 @@ def mutate(content: bytes, steps: list[tuple[str, int, bytes]]) -> bytes:
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "safetensors", "gguf"])
 @given(which=st.integers(0, 3), steps=STEPS)
-@QUICK
+@examples(100)
 def test_damaged_files(
     kind: str, which: int, steps: list[tuple[str, int, bytes]], seeds: dict[str, list[bytes]], tmp_path: Path
 ) -> None:
@@ -178,7 +171,7 @@ def test_damaged_files(
 
 
 @given(which=st.integers(0, 1), steps=STEPS)
-@FEW
+@examples(50)
 def test_damaged_hdf5(
     which: int, steps: list[tuple[str, int, bytes]], seeds: dict[str, list[bytes]], tmp_path: Path
 ) -> None:
@@ -205,7 +198,7 @@ ENTRY = st.fixed_dictionaries(
     ),
     data=st.binary(max_size=64),
 )
-@FEW
+@examples(50)
 def test_safetensors_headers_of_any_json(header: Any, data: bytes, tmp_path: Path) -> None:
     import json
 
@@ -223,7 +216,7 @@ def test_safetensors_headers_of_any_json(header: Any, data: bytes, tmp_path: Pat
     shape=st.lists(st.integers(-1, 5), max_size=4).map(tuple) | JSON,
     data=st.binary(max_size=200),
 )
-@FEW
+@examples(50)
 def test_npy_headers_of_any_literal(
     descr: Any, fortran: Any, shape: Any, data: bytes, tmp_path: Path
 ) -> None:
@@ -235,6 +228,6 @@ MAGICS = [b"\x93NUMPY\x01\x00", b"PK\x03\x04", b"PK\x05\x06", b"GGUF\x03\0\0\0",
 
 
 @given(magic=st.sampled_from(MAGICS), rest=st.binary(max_size=200))
-@QUICK
+@examples(100)
 def test_noise_after_a_magic_number(magic: bytes, rest: bytes, tmp_path: Path) -> None:
     result_or_error(magic + rest, tmp_path)
