@@ -26,7 +26,11 @@ LARGEST_FILE = 2**63 - 2**32  # with room for a header
 
 @dataclass(frozen=True)
 class Request:
-    """A table to put out: `origins` says where a parameter came from, where that is not the command line."""
+    """A table to put out: `origins` says where a parameter came from, where that is not the command line.
+
+    `remarks` are lines for stderr, each with the indent of its continuation; they come when the table is out, so that
+    nothing is said of one that cannot be.
+    """
 
     encoding: str
     table: Table
@@ -35,6 +39,7 @@ class Request:
     output: Output
     origins: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    remarks: tuple[tuple[str, int], ...] = ()
 
 
 def emit(request: Request) -> None:
@@ -59,6 +64,8 @@ def emit(request: Request) -> None:
     if output.json:
         print(provenance.canonical(report(request)))
     if not output.quiet:
+        for remark, indent in request.remarks:
+            tell(remark, indent=indent)
         for warning in (*table.warnings, *request.warnings):
             tell(f"pe: warning: {warning}")
         if writes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import PurePath
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.models import Resolved, resolve
 from pe_cli.models import side as side_tables
 from pe_cli.models.resolved import EVERY_LENGTH
-from pe_cli.render.lines import tell
+from pe_cli.render.lines import INDENT
 from pe_cli.render.words import spell
 from pe_cli.sources import load_array
 from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
@@ -135,11 +135,10 @@ def model_command(**values: Any) -> None:
     if resolved.origins.get("policy") == EVERY_LENGTH:
         table.warnings = ()  # that long factors have a short side, which these do not
     table.facts = {**table.facts, **_model_facts(resolved)}
-    if not output.quiet:
-        _say_origins(resolved, arguments)
     name = resolved.encoding if which.table == ENCODING_TABLE else which.table
     command = shlex.join(_command_words(which, rows, naming))
-    emit(Request(name, table, command, arguments, output, resolved.origins, resolved.warnings))
+    remarks = tuple(_remarks(resolved, arguments))
+    emit(Request(name, table, command, arguments, output, resolved.origins, resolved.warnings, remarks))
 
 
 def _with_options(resolved: Resolved, which: Which, rows: Rows) -> dict[str, Any]:
@@ -219,10 +218,10 @@ def _model_facts(resolved: Resolved) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value}
 
 
-def _say_origins(resolved: Resolved, arguments: Mapping[str, Any]) -> None:
-    """Every value with where it came from, on stderr."""
+def _remarks(resolved: Resolved, arguments: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Every value with where it came from, and the notes."""
     kind = f" of {resolved.model_type}" if resolved.model_type else ""
-    tell(f"pe: {resolved.encoding}{kind}, from {resolved.file}")
+    yield f"pe: {resolved.encoding}{kind}, from {resolved.file}", INDENT
     shown = {name: _short(value) for name, value in arguments.items()}
     names = max((len(name) for name in shown), default=0)
     values = max((len(value) for value in shown.values()), default=0)
@@ -230,11 +229,11 @@ def _say_origins(resolved: Resolved, arguments: Mapping[str, Any]) -> None:
         origin = resolved.origins.get(name, "")
         if resolved.parameters.get(name) != arguments[name] or name not in resolved.parameters:
             origin = "command line"
-        tell(f"pe:   {name:{names}}  {value:{values}}  {origin}".rstrip(), indent=names + values + 10)
+        yield f"pe:   {name:{names}}  {value:{values}}  {origin}".rstrip(), names + values + 10
     for note in resolved.notes:
-        tell(f"pe: note: {note}")
+        yield f"pe: note: {note}", INDENT
     for table in resolved.side_tables:
-        tell(f"pe: note: {table.summary}: --table {table.name}")
+        yield f"pe: note: {table.summary}: --table {table.name}", INDENT
 
 
 def _short(value: Any) -> str:

@@ -101,6 +101,7 @@ CONFIG: dict[str, Any] = {
 }
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 CONFIGS: dict[str, Any] = {
+    "llama": {"model_type": "llama"},
     "empty": {},
     "list": [1, 2],
     "no-heads": {"model_type": "llama", "hidden_size": 64},
