@@ -1,12 +1,11 @@
 """`.h5`, read: contiguous datasets as raw bytes, all others through the library. Links to other files stay closed.
 
 The library can crash or run forever on a damaged file, where Python cannot stop it. So everything that it must parse to
-list the datasets is parsed in a child process first.
+list and find the datasets is parsed in a child process first, and what it must unpack is unpacked in one.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import IO, Any
@@ -19,7 +18,7 @@ from pe_cli.dtypes import NOT_IN_NUMPY, numpy_dtype
 from pe_cli.errors import PeError
 from pe_cli.formats.base import READABLE, TensorSpec, check_memory, shown
 from pe_cli.formats.hdf5_layout import FLOAT_FORMS
-from pe_cli.formats.probe import survives
+from pe_cli.formats.probe import can_fork, from_child, survives
 from pe_cli.formats.stream import ByteInput
 
 _MAX_OBJECTS = 1_000_000
@@ -27,6 +26,7 @@ _CACHE = 16 << 20
 _PROBE_SECONDS = 5
 _PROBE_BYTES_A_SECOND = 1 << 20
 _MAX_PROBE_SECONDS = 120
+_UNPACKED_BYTES_A_SECOND = 4 << 20
 
 
 class Hdf5Reader:
@@ -42,10 +42,8 @@ class Hdf5Reader:
         self.tensors: Mapping[str, TensorSpec] = {}
         self.links: dict[str, str] = {}
         seconds = _PROBE_SECONDS + (stream.size or 0) // _PROBE_BYTES_A_SECOND
-        if not survives(self._open, cpu_seconds=min(seconds, _MAX_PROBE_SECONDS)):
-            raise PeError(
-                f"{stream.label} is damaged in a way that takes the HDF5 library down; fetch it again"
-            )
+        if not survives(self._parse, cpu_seconds=min(seconds, _MAX_PROBE_SECONDS)):
+            raise PeError(self._died)
         try:
             self._open()
         except PeError:
@@ -55,13 +53,23 @@ class Hdf5Reader:
             self.close()
             raise self._broken(error) from error
 
+    @property
+    def _died(self) -> str:
+        return f"{self._stream.label} is damaged in a way that takes the HDF5 library down; fetch it again"
+
+    def _parse(self) -> None:
+        self._open()
+        for name in self.tensors:
+            with suppress(PeError):
+                self.start(name)
+
     def _open(self) -> None:
         path = self._stream.path
         if path:
             self._file = h5py.File(path, "r", locking=False, rdcc_nbytes=_CACHE)
         else:
             # HDF5 wants to resolve the path, which a temporary file without a name does not have.
-            self._raw = open(os.dup(self._stream.fd), "rb", buffering=0)  # noqa: SIM115 (see close)
+            self._raw = open(self._stream.named(), "rb", buffering=0)  # noqa: SIM115 (see close)
             self._file = h5py.File(self._raw, "r", rdcc_nbytes=_CACHE)
         self.metadata = _texts(self._file.attrs)
         self.links = {}
@@ -71,7 +79,20 @@ class Hdf5Reader:
         start = self.start(name)
         if start is not None:
             return self._stream.elements(*start, self.tensors[name].size, items)
-        return self._through_library(self._file[name], self.tensors[name], items)
+        spec = self.tensors[name]
+
+        def unpack() -> Iterator[NDArray[Any]]:
+            return self._through_library(self._file[name], spec, items)
+
+        def unpack_apart() -> Iterator[NDArray[Any]]:
+            if self._raw is not None:
+                self._open()  # the position in a file is shared with the parent, unless it is opened again
+            return unpack()
+
+        if not can_fork():
+            return unpack()
+        seconds = _PROBE_SECONDS + spec.nbytes // _UNPACKED_BYTES_A_SECOND
+        return from_child(unpack_apart, numpy_dtype(spec.dtype), cpu_seconds=seconds, died=self._died)
 
     def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
         """Where the elements of a contiguous dataset begin; None where only the library can find them."""
@@ -104,7 +125,7 @@ class Hdf5Reader:
             for key in group:
                 link = group.get(key, getlink=True)
                 if not isinstance(link, h5py.HardLink):
-                    self.links[f"{prefix}{key}"] = _target(link)
+                    self.links[f"{prefix}{key}"] = _target(link) if link is not None else "nowhere"
                     continue
                 if len(seen) > _MAX_OBJECTS:
                     raise PeError(f"{self._stream.label} has more than {_MAX_OBJECTS} HDF5 objects")

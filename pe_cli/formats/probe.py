@@ -1,14 +1,29 @@
-"""Try something in a child process that might take the process down."""
+"""What might take the process down, done in a child process: tried there first, or done there and its result sent over."""
 
 from __future__ import annotations
 
 import faulthandler
 import os
 import signal
+import struct
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import IO, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError
+
+_FRAME = struct.Struct("<cq")  # what follows, and how many bytes
+_DATA, _ERROR, _END = b"d", b"e", b"."
+
+
+def can_fork() -> bool:
+    """Whether a child process can go on with what this one has open."""
+    return hasattr(os, "fork") and sys.platform != "darwin"
 
 
 def survives(work: Callable[[], object], *, cpu_seconds: int) -> bool:
@@ -16,24 +31,88 @@ def survives(work: Callable[[], object], *, cpu_seconds: int) -> bool:
 
     An exception is an answer too. Where processes cannot be forked safely, nothing is tried.
     """
-    if not hasattr(os, "fork") or sys.platform == "darwin":
+    if not can_fork():
         return True
-    with warnings.catch_warnings():
-        # The threads that Python warns of are those of the linear algebra library, which the child does not use.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+    child = _fork()
     if child == 0:
         _work_and_exit(work, cpu_seconds)
     try:
         _, status = os.waitpid(child, 0)
     except BaseException:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        _stop(child)
         raise
     return not os.WIFSIGNALED(status)
 
 
-def _work_and_exit(work: Callable[[], object], cpu_seconds: int) -> None:
+def from_child(
+    work: Callable[[], Iterator[NDArray[Any]]], dtype: np.dtype[Any], *, cpu_seconds: int, died: str
+) -> Iterator[NDArray[Any]]:
+    """The one-dimensional arrays of `dtype` that `work` gives, made in a child process.
+
+    Errors: the PeError that `work` raises; one that says `died` if the child ends before its work, by a signal or for having
+    taken more than `cpu_seconds` of processor time.
+    """
+    source, sink = os.pipe()
+    child = _fork()
+    if child == 0:
+        os.close(source)
+        _work_and_exit(lambda: _send(work, sink), cpu_seconds)
+    os.close(sink)
+    try:
+        with open(source, "rb", buffering=0) as pipe:
+            while True:
+                kind, length = _FRAME.unpack(_received(pipe, _FRAME.size, died).data)
+                if kind == _END:
+                    return
+                content = _received(pipe, length, died)
+                if kind == _ERROR:
+                    raise PeError(content.tobytes().decode())
+                yield content.view(dtype)
+    finally:
+        _stop(child)
+
+
+def _send(work: Callable[[], Iterator[NDArray[Any]]], sink: int) -> None:
+    with open(sink, "wb", buffering=0) as pipe:
+
+        def put(kind: bytes, content: memoryview) -> None:
+            for part in (memoryview(_FRAME.pack(kind, len(content))), content):
+                while part:
+                    part = part[pipe.write(part) :]
+
+        try:
+            for array in work():
+                put(_DATA, np.ascontiguousarray(array).view(np.uint8).data)
+        except PeError as error:
+            put(_ERROR, memoryview(str(error).encode()))
+        else:
+            put(_END, memoryview(b""))
+
+
+def _received(pipe: IO[bytes], length: int, died: str) -> NDArray[np.uint8]:
+    content = np.empty(length, np.uint8)
+    rest = content.data
+    while rest:
+        count = pipe.readinto(rest)  # type: ignore[attr-defined]
+        if not count:
+            raise PeError(died)
+        rest = rest[count:]
+    return content
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # The threads that Python warns of are those of the linear algebra library, which the child does not use.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _stop(child: int) -> None:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def _work_and_exit(work: Callable[[], object], cpu_seconds: int) -> NoReturn:
     import resource
 
     with suppress(BaseException):

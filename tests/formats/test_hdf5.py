@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from pe_cli import memory
 from pe_cli.errors import PeError
 from pe_cli.formats import hdf5
-from pe_cli.formats.probe import survives
+from pe_cli.formats.probe import from_child, survives
 from pe_cli.sources import load_array, open_source
 
 TABLE = np.arange(600, dtype=np.float32).reshape(30, 20)
@@ -159,3 +160,43 @@ def test_a_child_may_fail_but_not_run_on() -> None:
     assert survives(lambda: 1 / 0, cpu_seconds=5)
     assert not survives(lambda: os.kill(os.getpid(), signal.SIGSEGV), cpu_seconds=5)
     assert not survives(spin, cpu_seconds=1)
+
+
+def test_what_is_unpacked_comes_from_a_child_that_may_die() -> None:
+    def numbers(last: Callable[[], object]) -> Iterator[Any]:
+        yield np.arange(3.0)
+        yield np.arange(100_000.0)
+        last()
+
+    def arrays(last: Callable[[], object]) -> Iterator[Any]:
+        return from_child(lambda: numbers(last), np.dtype(float), cpu_seconds=1, died="it died")
+
+    whole = np.concatenate(list(arrays(lambda: None)))
+    assert np.array_equal(whole, np.concatenate(list(numbers(lambda: None))))
+    for last, said in (
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "it died"),
+        (spin, "it died"),
+        (lambda: open_source("missing.npy").__enter__(), "missing.npy"),
+    ):
+        got = arrays(last)
+        assert next(got).tolist() == [0, 1, 2]
+        with pytest.raises(PeError, match=said):
+            list(got)
+    got = arrays(spin)
+    next(got)
+    got.close()
+
+
+@pytest.mark.parametrize("damage", [{384: 0, 389: 165}, {424: 1, 1103: 98}, {144: 0, 732: 34}])
+def test_damage_that_takes_the_library_down_when_it_unpacks(damage: dict[int, int], tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        how = {"chunks": (3, 4), "compression": "gzip", "shuffle": True, "fletcher32": True}
+        file.create_dataset("a", data=np.arange(200.0).reshape(20, 10), **how)
+    content = bytearray(path.read_bytes())
+    index = content.rindex(b"TREE")
+    for place, value in damage.items():
+        content[index + place] = value
+    path.write_bytes(content)
+    with pytest.raises(PeError):
+        load_array(str(path))
