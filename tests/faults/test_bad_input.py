@@ -401,7 +401,7 @@ MODELS: Cases = [
     ("gen model list-scaling.config.json --len 8", "list-scaling.config.json"),
     ("gen model text-heads.config.json --len 8", "n_heads is '8', a number is needed; write \"n_heads\": 8"),
     ("gen model llama.config.json --len 9223372036854775807", "a table of 8192 EiB fits into no file"),
-    ("gen model llama.config.json --len 8 -o missing/x.npz", "missing/x.npy", "no folder"),
+    ("gen model llama.config.json --len 8 -o missing/x.npz", "missing/x.npz", "no folder"),
     ("gen model cut.json --len 8", "cut.json", "line 1, column 25"),
     ("gen model deep-config.json --len 8", "deep-config.json"),
     ("gen model missing.json --len 8", "missing.json"),
