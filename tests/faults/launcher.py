@@ -1,6 +1,6 @@
 """Runs command lines of `pe`, each in a process of its own that is forked from one with everything imported.
 
-Reads one JSON object a line: argv, cwd, and seconds and bytes that the process may take. Answers with its exit code, its
+Reads one JSON object a line: argv, cwd, and the seconds it may take and the bytes, of memory and in a file. Answers with its exit code, its
 largest resident size, and what it wrote. A fork costs milliseconds where a start costs a second.
 """
 
@@ -23,7 +23,11 @@ WARM = (structures, surgery, gen, diff, extend, inspect, model, [load(name) for 
 
 
 def child(job: dict[str, object], out: int, err: int) -> None:
-    for name, limit in (("RLIMIT_AS", job["bytes"]), ("RLIMIT_CPU", job["seconds"])):
+    for name, limit in (
+        ("RLIMIT_AS", job["bytes"]),
+        ("RLIMIT_FSIZE", job["bytes"]),
+        ("RLIMIT_CPU", job["seconds"]),
+    ):
         resource.setrlimit(getattr(resource, name), (limit, limit))
     source = os.open(str(job.get("stdin") or os.devnull), os.O_RDONLY)
     for given, wanted in ((source, 0), (out, 1), (err, 2)):
