@@ -36,6 +36,9 @@ def scaling_type(ledger: Ledger, rope: Rope) -> tuple[str, Found | None]:
     """The name of the scaling as `rope` calls it, and where it was said."""
     found = rope.find(ledger, "rope_type", "type")
     if found is None:
+        _warn_of_idle(
+            ledger, rope, "there is no rope_type beside it, and without one transformers does not scale"
+        )
         return "none", None
     if not isinstance(found.value, str):
         raise ledger.wrong(found, "the name of a scaling", '"yarn"')
@@ -47,6 +50,8 @@ def scaling_type(ledger: Ledger, rope: Rope) -> tuple[str, Found | None]:
         trouble = no_such("rope_type", found.value, TYPES)
         raise PeError(f"{ledger.config.file}: {found.origin}: {trouble}")
     name = TYPES[found.value]
+    if found.value == "default":
+        _warn_of_idle(ledger, rope, f"{found.origin} is 'default', which does not scale")
     if name == "yarn" and ledger.config.model_type in LONGROPE_FAMILIES:
         ledger.note(f"{found.origin} says yarn, which this family means as longrope")
         name = "longrope"
@@ -55,6 +60,15 @@ def scaling_type(ledger: Ledger, rope: Rope) -> tuple[str, Found | None]:
     if found.assumed and name != "none":
         ledger.assume("rope_type", found)
     return name, found
+
+
+def _warn_of_idle(ledger: Ledger, rope: Rope, why: str) -> None:
+    """Say it where the file has a factor that nothing reads, as the model's code would not."""
+    found = rope.find(ledger, "factor")
+    if found is not None and not found.assumed:
+        ledger.warn(
+            f'{found.origin} {found.value} has no effect: {why}; write "rope_type": "linear", or what it is'
+        )
 
 
 BY_LENGTH = {

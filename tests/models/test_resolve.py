@@ -466,3 +466,13 @@ def test_garbage_is_an_error_and_never_a_crash(seed: int) -> None:
         for label in (None, "full_attention"):
             with contextlib.suppress(PeError):
                 resolved(config, layer_type=label, seq_len=draw.choice([None, 100]))
+
+
+@pytest.mark.parametrize("scaling", [{"factor": 2.0}, {"rope_type": "default", "factor": 2.0}])
+def test_a_factor_without_effect_is_told(scaling: dict[str, Any]) -> None:
+    """Transformers 5 does not scale either, and logs an unrecognized key."""
+    found = resolved(
+        {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "rope_scaling": scaling}
+    )
+    assert "scaling" not in found.parameters
+    assert any("rope_scaling.factor 2.0 has no effect" in warning for warning in found.warnings)
