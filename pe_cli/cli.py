@@ -62,7 +62,19 @@ class LazyGroup(TyperGroup):
 
 
 class SectionedCommand(TyperCommand):
-    """A command whose help lists its options under the headings they were declared with."""
+    """A command that takes no option with an empty value, and whose help lists its options under their headings."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        rest = list(super().parse_args(ctx, args))
+        for parameter in self.get_params(ctx):
+            value = ctx.params.get(parameter.name)
+            if parameter.param_type_name == "option" and "" in (
+                value if isinstance(value, (list, tuple)) else [value]
+            ):
+                raise PeError(
+                    f"{max(parameter.opts, key=len)} '': a value is needed; or leave the option out"
+                )
+        return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
