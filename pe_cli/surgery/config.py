@@ -129,8 +129,10 @@ def read_config(path: str | Path) -> ModelConfig:
         raise
     except RecursionError as error:
         raise PeError(f"cannot read the configuration {path}: it is nested too deeply") from error
-    except (OSError, ValueError) as error:
-        raise PeError(f"cannot read the configuration {path}: {error}") from error
+    except OSError as error:
+        raise PeError(f"cannot read the configuration {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise PeError(f"the configuration {path} is not JSON: {error}") from error
     if not isinstance(data, dict):
         raise PeError(f"the configuration {path} is not a JSON object")
     return ModelConfig(data, str(path))

@@ -136,8 +136,10 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PeError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise PeError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise PeError(f"{path} is not JSON: {error}") from error
     if not isinstance(data, dict):
         raise PeError(f"{path} is not a JSON object")
     return data

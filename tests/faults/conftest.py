@@ -108,21 +108,15 @@ CONFIGS: dict[str, Any] = {
     "text-width": {**CONFIG, "hidden_size": "wide"},
     "huge-width": {**CONFIG, "hidden_size": 10**30},
     "huge-heads": {**CONFIG, "num_attention_heads": 10**30},
-    "no-width": {**CONFIG, "hidden_size": None},
     "zero-heads": {**CONFIG, "num_attention_heads": 0},
-    "odd-head": {**CONFIG, "head_dim": 15},
     "negative-base": {**CONFIG, "rope_theta": -1},
     "text-base": {**CONFIG, "rope_theta": "many"},
-    "list-base": {**CONFIG, "rope_theta": [10000]},
     "negative-factor": {**CONFIG, "rope_scaling": {**YARN, "factor": -4}},
     "text-factor": {**CONFIG, "rope_scaling": {**YARN, "factor": "four"}},
     "no-factor": {**CONFIG, "rope_scaling": {"rope_type": "linear"}},
-    "no-rope-type": {**CONFIG, "rope_scaling": {"factor": 2}},
     "unknown-scaling": {**CONFIG, "rope_scaling": {"rope_type": "yarm", "factor": 2}},
     "list-scaling": {**CONFIG, "rope_scaling": [4]},
-    "unknown-model": {**CONFIG, "model_type": "lama", "rope_theta": None},
     "text-heads": {"model_type": "mpt", "n_heads": "8"},
-    "list-model": {**CONFIG, "model_type": ["llama"]},
 }
 SENTENCE = "1\tthe\t_\t_\t_\t_\t{0}\t_\t_\t_\n2\tcat\t_\t_\t_\t_\t{1}\t_\t_\t_\n"
 GRAPHML = '<graphml><graph edgedefault="undirected"><node id="a"/><node id="b"/>{}</graph></graphml>'
