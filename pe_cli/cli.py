@@ -118,7 +118,9 @@ class GenGroup(LazyGroup):
     At a terminal it shows a summary and a picture; with -o, or into a pipe, it writes the table. `pe gen NAME --help`
     explains one encoding.
 
-    pe gen rope --len 4096 --dim 128 -o rope.safetensors
+    \b
+    Example:
+      pe gen rope --len 4096 --dim 128 -o rope.safetensors
     """
 
     lazy = {  # noqa: RUF012
@@ -172,7 +174,9 @@ def root(
 ) -> None:
     """Positional encodings: make, inspect, extend and compare them.
 
-    pe gen rope --len 4096 --dim 128 -o rope.safetensors
+    \b
+    Example:
+      pe gen rope --len 4096 --dim 128 -o rope.safetensors
     """
 
 

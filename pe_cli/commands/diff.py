@@ -47,7 +47,9 @@ def diff_command(
     code is 0 where they are the same, 1 where they differ, 2 in trouble. Where they differ, the change that makes them
     agree is looked for: layout, base, scaling, offset, rounding, and others.
 
-    pe diff mine.npy theirs.safetensors:cos --rtol 1e-6
+    \b
+    Example:
+      pe diff mine.npy theirs.safetensors:cos --rtol 1e-6
     """
     if a == "-" and b == "-":
         raise PeError("both sides are '-': stdin can be read once; save one of them to a file")

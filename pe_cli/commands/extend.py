@@ -153,11 +153,11 @@ def extend_command(
     The table is found by its name. Rows that are no positions (offset rows, class tokens) and rows that stand apart
     stay as they are. New rows are untrained: fine-tune where you can.
 
-    cat model.safetensors | pe extend - --len 1024 > longer.safetensors
-
-    pe extend ./all-MiniLM-L6-v2 --len 1024 --method tile -o ./longer
-
-    pe extend ./vit-base --grid 24x24 --preset timm -o ./vit-384
+    \b
+    Examples:
+      cat model.safetensors | pe extend - --len 1024 > longer.safetensors
+      pe extend ./all-MiniLM-L6-v2 --len 1024 --method tile -o ./longer
+      pe extend ./vit-base --grid 24x24 --preset timm -o ./vit-384
     """
     from pe_cli.surgery.presets import Request
 

@@ -51,7 +51,9 @@ def inspect_command(
     what remains in units of the stored precision. For a checkpoint: its position tensors, from the headers. For a
     config.json: the scheme, every value with where it came from, and the wavelengths.
 
-    pe gen rope --len 4096 --dim 128 | pe inspect -
+    \b
+    Example:
+      pe gen rope --len 4096 --dim 128 | pe inspect -
     """
     if _is_configuration(source):
         which = {"component": component, "layer_type": layer_type, "seq_len": seq_len}
