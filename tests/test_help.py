@@ -30,10 +30,12 @@ def help_of(command: str) -> str:
 
 
 def examples(text: str) -> list[str]:
-    """The command lines of a help text: paragraphs that begin with `pe`, joined where they go on."""
-    paragraphs = [" ".join(part.replace("\\\n", " ").split()) for part in text.split("\n\n")]
-    found = [part.removeprefix("Example: ") for part in paragraphs]
-    return [part for part in found if re.match(r"(cat \S+ \| )?pe ", part)]
+    """The command lines under `Example:` or `Examples:`, joined where they go on."""
+    _, heading, rest = re.split(r"^ *(Examples?:)\n", text, maxsplit=1, flags=re.MULTILINE)
+    block = rest.split("\n\n")[0]
+    found = [" ".join(line.split()) for line in block.replace("\\\n", " ").splitlines()]
+    assert (len(found) > 1) == (heading == "Examples:")
+    return found
 
 
 @pytest.fixture
