@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK_ITEMS = 1 << 19
+EXTREME = 400  # beyond 2^400 and below 2^-400 squares leave the range of float64, or come close
 LAGS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -32,22 +33,25 @@ def describe(array: NDArray[Any]) -> Statistics:
     if array.size == 0:
         return Statistics()
     rows = array.reshape(-1, array.shape[-1]) if array.ndim >= 2 else array.reshape(1, -1)
+    exponent = _extreme_exponent(rows)
     moments, norms = Moments(), []
-    for block in _blocks(rows):
+    for block in _blocks(rows, exponent):
         moments.add(block)
         norms.append(np.sqrt(np.einsum("ij,ij->i", block, block)))
     found = Statistics(zeros=moments.zeros, nan=moments.nan, infinite=moments.infinite)
     if moments.count:
-        found["min"], found["max"] = moments.low, moments.high
-        found["mean"], found["std"] = moments.mean, (moments.squares / moments.count) ** 0.5
+        std = (moments.squares / moments.count) ** 0.5
+        numbers = np.ldexp([moments.low, moments.high, moments.mean, std], exponent)
+        found["min"], found["max"], found["mean"], found["std"] = numbers.tolist()
     if array.ndim >= 2 and not moments.nan and not moments.infinite:
-        sizes = np.concatenate(norms)
+        with np.errstate(over="ignore", under="ignore"):
+            sizes = np.ldexp(np.concatenate(norms), exponent)
         found["row_norm"] = {
             "min": float(sizes.min()),
             "median": float(np.median(sizes)),
             "max": float(sizes.max()),
         }
-        found["similarity"] = similarity(rows[: array.shape[-2]])
+        found["similarity"] = similarity(rows[: array.shape[-2]], exponent)
     return found
 
 
@@ -80,12 +84,12 @@ class Moments:
         self.count = count
 
 
-def similarity(rows: NDArray[Any]) -> dict[str, float]:
-    """Mean cosine between rows that lie 1, 2, 4 … apart; zero rows are left out."""
+def similarity(rows: NDArray[Any], exponent: int = 0) -> dict[str, float]:
+    """Mean cosine between rows that lie 1, 2, 4 … apart; zero rows are left out. They are seen divided by 2^exponent."""
     lags = [lag for lag in LAGS if lag < len(rows)]
     sums, counts = dict.fromkeys(lags, 0.0), dict.fromkeys(lags, 0)
     before = np.zeros((0, rows.shape[1]))
-    for block in _blocks(rows):
+    for block in _blocks(rows, exponent):
         norms = np.sqrt(np.einsum("ij,ij->i", block, block))[:, None]
         unit = np.divide(block, norms, out=np.zeros_like(block), where=norms > 0)
         joined = np.concatenate([before, unit])
@@ -98,9 +102,19 @@ def similarity(rows: NDArray[Any]) -> dict[str, float]:
     return {str(lag): sums[lag] / counts[lag] for lag in lags if counts[lag]}
 
 
-def _blocks(rows: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
-    """Consecutive rows as float64, the modulus of complex ones, a few MiB at a time."""
+def _extreme_exponent(rows: NDArray[Any]) -> int:
+    """The binary exponent of the largest finite value where its square is out of reach, else 0."""
+    if rows.dtype.kind not in "fc" or np.finfo(rows.dtype).maxexp <= EXTREME:
+        return 0
+    largest = max(float(np.abs(block).max(where=np.isfinite(block), initial=0)) for block in _blocks(rows, 0))
+    exponent = int(np.frexp(largest)[1])
+    return exponent if abs(exponent) > EXTREME else 0
+
+
+def _blocks(rows: NDArray[Any], exponent: int) -> Iterator[NDArray[np.float64]]:
+    """Consecutive rows as float64, the modulus of complex ones, divided by 2^exponent, a few MiB at a time."""
     step = max(1, BLOCK_ITEMS // max(1, rows.shape[1]))
     for start in range(0, len(rows), step):
         block = rows[start : start + step]
-        yield (np.abs(block) if block.dtype.kind == "c" else block).astype(np.float64)
+        values = (np.abs(block) if block.dtype.kind == "c" else block).astype(np.float64)
+        yield np.ldexp(values, -exponent) if exponent else values

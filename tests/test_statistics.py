@@ -86,3 +86,14 @@ def test_similarity_is_the_mean_cosine_of_rows_that_far_apart(rows: int, small_b
             if a.any() and b.any()
         ]
         assert found.get(str(lag)) == (pytest.approx(np.mean(pairs)) if pairs else None)
+
+
+@pytest.mark.parametrize("scale", [2.0**1020, 2.0**-1060, 2.0**500, 1.0])
+def test_numbers_whose_squares_are_out_of_reach(scale: float, small_blocks: None) -> None:
+    plain = np.random.default_rng(2).integers(-7, 8, size=(40, 16)).astype(float)
+    plain[20:] += 3
+    found, wanted = describe(plain * scale), describe(plain)
+    for name in ("min", "max", "mean", "std"):
+        assert found[name] == pytest.approx(wanted[name] * scale, rel=1e-3)  # type: ignore[literal-required]
+    assert found["row_norm"]["median"] == pytest.approx(wanted["row_norm"]["median"] * scale, rel=1e-3)
+    assert found["similarity"] == pytest.approx(wanted["similarity"], rel=1e-12)

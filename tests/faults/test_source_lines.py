@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 from fuzzing import mutated, seeds
 from lines import BY_NAME, TARGETS, check, some_options
-from safetensors.numpy import save_file
+from safetensors.numpy import save, save_file
 
+from pe_cli.dtypes import numpy_dtype
 from pe_cli.sources import open_source
 
 MODELS: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]]]] = {
@@ -55,17 +57,45 @@ def state(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.lstat().st_mtime_ns, path.lstat().st_size) for path in found}
 
 
+SHAPES = [(0,), (1,), (5,), (64,), (1, 1), (1, 8), (2, 2), (3, 5), (8, 1), (16, 16), (16, 8), (64, 33), (2, 3, 4), (1, 16, 8), (4, 16, 16), (1, 1, 64, 32), (7, 7, 2), ()]  # fmt: skip
+KINDS: list[Callable[[np.random.Generator, tuple[int, ...]], Any]] = [
+    lambda chance, shape: chance.standard_normal(shape),
+    lambda chance, shape: np.full(shape, chance.choice([0.0, 1.0, -1e300, np.nan, np.inf])),
+    lambda chance, shape: chance.integers(-5, 5, shape),
+    lambda chance, shape: np.cos(chance.standard_normal(shape)),
+    lambda chance, shape: np.cos(np.arange(np.prod(shape)).reshape(shape) * chance.random()),
+    lambda chance, shape: np.where(chance.random(shape) < 0.1, np.nan, chance.standard_normal(shape)),
+    lambda chance, shape: np.arange(np.prod(shape)).reshape(shape),
+    lambda chance, shape: abs(chance.standard_normal(shape)) * 10.0 ** chance.integers(-320, 308),
+]
+DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "int64", "uint8", "int8", "bool")
+
+
+def any_array(chance: Random) -> bytes:
+    """A file with an array or two of any shape, kind and type."""
+    random = np.random.default_rng(chance.randrange(2**60))
+    with np.errstate(all="ignore"):
+        arrays = {
+            name: np.asarray(chance.choice(KINDS)(random, chance.choice(SHAPES))).astype(
+                numpy_dtype(chance.choice(DTYPES))
+            )
+            for name in chance.choice(["a", "ab"])
+        }
+    return save(arrays)
+
+
 @pytest.mark.parametrize("seed", seeds(500))
 def test_sources(seed: int, launch, folder: Path, sources: list[str]) -> None:  # type: ignore[no-untyped-def]
     chance = Random(seed)
     original = (folder / chance.choice(CHANGED)).read_bytes()
-    (folder / "changed").write_bytes(mutated(original, chance) if chance.random() < 0.8 else original)
+    (folder / "changed").write_bytes(mutated(original, chance))
+    (folder / "made").write_bytes(any_array(chance))
     name = chance.choice([*LINES])
     argv = [name, *shlex.split(chance.choice(LINES[name]))]
     count = 2 if name == "diff" else 1
     for at in range(1, 1 + count):
         if chance.random() < 0.3:
-            argv[at] = chance.choice(["changed", chance.choice(sources)])
+            argv[at] = chance.choice(["changed", "made", "made:a", chance.choice(sources)])
     stdin = folder / argv[1]
     if stdin.is_file() and chance.random() < 0.1:
         argv[1] = "-"
