@@ -160,7 +160,7 @@ def choose(
 ) -> list[Candidate]:
     """The tables to change: those named by `wanted` (names or globs), or the only one there is.
 
-    Errors: no table (with the scheme that the model uses instead), several that could be meant, a quantised one.
+    Errors: no table (with the scheme that the model uses instead), several that could be meant, one without rows, a quantised one.
     """
     if wanted:
         chosen = [candidate for word in wanted for candidate in _named(tensors, word, label, is_grid)]
@@ -171,6 +171,10 @@ def choose(
     else:
         chosen = _only_group(find(tensors.values(), is_grid), tensors, kind, label, config_text)
     for candidate in chosen:
+        if not candidate.spec.shape or not candidate.spec.size:
+            raise PeError(
+                f"{label}: {candidate.spec.called} of shape {list(candidate.spec.shape)} has nothing to extend"
+            )
         if candidate.spec.dtype not in (*FLOATS, "complex64", "complex128"):
             raise PeError(
                 f"{label}: {candidate.spec.called} is stored as {candidate.spec.dtype}: a quantised or integer table cannot "
@@ -186,7 +190,9 @@ def companions(chosen: Sequence[Candidate], tensors: Mapping[str, TensorSpec]) -
     return [
         found
         for found in find(tensors.values())
-        if found.name not in names and (found.kind in moving or (found.kind == "grid" and not found.main))
+        if found.name not in names
+        and found.spec.size
+        and (found.kind in moving or (found.kind == "grid" and not found.main))
     ]
 
 

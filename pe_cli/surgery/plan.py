@@ -110,9 +110,7 @@ class _Planner:
         for candidate in self.chosen:
             spec = candidate.spec
             kind: Kind = "relative" if candidate.kind == "relative" else "sequence"
-            rows = spec.shape[layout.sequence_axis(spec.shape)] if spec.shape else 0
-            if rows == 0:
-                raise PeError(f"{spec.called} has no rows to extend")
+            rows = spec.shape[layout.sequence_axis(spec.shape)]
             prefix, why = request.front or 0, ""
             if request.front is None and candidate.kind == "sequence":
                 prefix, why = offset_of(spec.name, rows, self.config)

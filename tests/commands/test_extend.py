@@ -326,8 +326,8 @@ def test_troubles(
 
 
 NAMELESS = {
-    "no rows": (np.zeros((0, 4), np.float32), ["--len", "9"], "the table has no rows"),
-    "no axes": (np.float32(3), ["--len", "9"], "the table has no rows"),
+    "no rows": (np.zeros((0, 4), np.float32), ["--len", "9"], "has nothing to extend"),
+    "no axes": (np.float32(3), ["--len", "9"], "has nothing to extend"),
     "integers": (np.arange(12).reshape(3, 4), ["--len", "9"], "the table is stored as int64"),
     "a name": (np.ones((3, 4), np.float32), ["--len", "9", "--tensor", "x"], "leave out 'x'"),
     "no formula": (

@@ -78,6 +78,7 @@ ARRAYS = {
     "nan": with_one(np.nan, 4, 8),
     "inf": with_one(np.inf, 4, 8),
     "none": np.zeros((0, 8)),
+    "narrow": np.zeros((4, 0)),
     "one": np.array(1.0),
     "cube": random(2, 3, 4),
     "complex": np.ones((4, 8), complex),

@@ -375,6 +375,11 @@ FILES: Cases = [
     ("extend objects.npy --len 64", "objects.npy"),
     ("extend two.safetensors:c --len 64", "no tensor in two.safetensors 'c';"),
     ("extend cut.safetensors --len 64", "cut.safetensors", "is truncated"),
+    *(
+        (f"extend {name}.npy {how}", f"{name}.npy: the table of shape [{shape}] has nothing to extend")
+        for name, shape in (("one", ""), ("none", "0, 8"), ("narrow", "4, 0"))
+        for how in ("--len 64", "--grid 4x4", "--grid 2x2x2", "--window 4x4")
+    ),
     ("extend external.h5 --len 64", "it holds no tensors at all"),
     ("extend table.npy --grid 0x3", "--grid 0x3"),
     ("extend x.npy --grid 4x4 --from-grid 0x1", "--from-grid 0x1"),

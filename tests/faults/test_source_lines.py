@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from fuzzing import mutated, seeds
@@ -30,12 +31,12 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]]]] = {
 LINES = {
     "inspect": ["table.npy", "cube.npy", "bool.npy", "q.npy", "nan.npy", "bert.safetensors", "bert.safetensors --values", "swin.safetensors", "vit",
                 "llama/config.json", "two.safetensors:a", "llama.safetensors:rotary_emb.inv_freq"],
-    "extend": ["table.npy --len 64", "table.npy --len 8", "x.npy --grid 20x20", "bert.safetensors --len 64", "bert --len 64", "bart --len 50", "bart.safetensors --len 20",
+    "extend": ["table.npy --len 64", "table.npy --len 8", "x.npy --grid 20x20", "bert.safetensors --len 64", "bert --len 64", "bart --len 50", "bart.safetensors --len 20", "bert.h5 --len 64", "bert.npz --len 64", "vit.h5 --grid 6x6",
                "vit --grid 6x6", "vit.safetensors --grid 3x5", "swin.safetensors --window 6x6", "sam.safetensors --grid 6x6", "sam --grid 8x8"],
-    "diff": ["table.npy table.npy", "q.npy k.npy", "e.npy nan.npy", "bert.safetensors bert.safetensors", "bert.safetensors bart.safetensors", "two.safetensors:a one.npy",
+    "diff": ["table.npy table.npy", "q.npy k.npy", "e.npy nan.npy", "bert.safetensors bert.safetensors", "bert.safetensors bart.safetensors", "bert.h5 bert.npz", "two.safetensors:a one.npy",
              "bert.safetensors bart.safetensors --tensor-a embeddings.position_embeddings.weight --tensor-b model.encoder.embed_positions.weight", "bool.npy inf.npy"],
 }  # fmt: skip
-CHANGED = ("table.npy", "two.safetensors", "bert.safetensors", "vit.safetensors", "vit/config.json", "bomb.npz", "external.h5", "short.gguf")  # fmt: skip
+CHANGED = ("table.npy", "two.safetensors", "bert.safetensors", "vit.safetensors", "vit/config.json", "bert.h5", "vit.h5", "bert.npz", "bomb.npz", "external.h5", "short.gguf")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,10 @@ def sources(folder: Path) -> list[str]:
         tensors = {key: chance.normal(size=shape).astype(np.float32) for key, shape in shapes.items()}
         save_file(tensors, folder / name / "model.safetensors")
         save_file(tensors, folder / f"{name}.safetensors")
+        np.savez_compressed(folder / f"{name}.npz", **tensors)
+        with h5py.File(folder / f"{name}.h5", "w") as file:
+            for key, tensor in tensors.items():
+                file.create_dataset(key, data=tensor, chunks=tensor.shape if name == "vit" else None)
     return sorted({*os.listdir(folder), *(f"{name}/config.json" for name in MODELS)} - {"fifo"})
 
 
@@ -104,6 +109,10 @@ def test_sources(seed: int, launch, folder: Path, sources: list[str]) -> None:  
     if name == "extend":
         argv += ["-o", target.name]
 
+    picture = folder / "new.svg"
+    if chance.random() < 0.02:
+        argv += ["--plot", picture.name]
+
     before = state(folder)
     done = launch(argv, folder, **({"stdin": str(stdin)} if argv[1] == "-" else {}))
     after = state(folder)
@@ -111,9 +120,10 @@ def test_sources(seed: int, launch, folder: Path, sources: list[str]) -> None:  
     try:
         check(done, argv, codes=(0, 1, 2) if name == "diff" else (0, 2))
         assert {path: after.get(path) for path in before} == before, (argv, done)
-        assert not made or (done.code == 0 and name == "extend"), (argv, done)
+        assert not made or done.code != 2, (argv, done)
+        assert name == "extend" or set(made) <= {picture}, (argv, made)
         for path in made:
-            if path.suffix != ".json":
+            if path.suffix not in (".json", ".svg"):
                 with open_source(str(path)) as written:
                     assert written.tensors, (argv, done)
     finally:
