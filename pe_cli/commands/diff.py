@@ -75,11 +75,12 @@ def diff_command(
 
 
 def _plot(report: Report, path: str, force: bool) -> None:
+    from pe_cli.compare.metrics import squeezed
     from pe_cli.render.plot import plot_difference
 
     for pair in report.pairs:
         if pair.sample is not None and pair.same_shape and pair.a is not None:
-            left, right = (side.reshape(len(side), -1) for side in pair.sample)
+            left, right = (side.reshape(squeezed(side.shape)) for side in pair.sample)
             plot_difference(left, right, path, force, names=report.labels)
             return
     raise PeError("--plot: there is no pair of tables of one shape that differ")

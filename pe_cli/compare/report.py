@@ -14,7 +14,7 @@ from pe_cli.compare.metrics import Comparison, Metrics, Spare, Tolerance, squeez
 from pe_cli.compare.spectrum import spectral_causes
 from pe_cli.compare.stream import compare
 from pe_cli.errors import PeError
-from pe_cli.formats import TensorSpec
+from pe_cli.formats import TensorSpec, check_memory
 from pe_cli.identify import Identified, identify
 from pe_cli.sources import Source
 
@@ -191,7 +191,7 @@ def _compare_pair(a: Source, name_a: str, b: Source, name_b: str, tolerance: Tol
     companions = _companions(a, name_a), _companions(b, name_b)
     if left.size and right.size:
         pair.explanation = explain(left, right, names=(name_a, name_b), companions=companions)
-    if pair.a.shape and len(left) < pair.a.shape[0]:
+    if left.size < pair.a.size:
         pair.explanation.notes.append(f"causes: from the first {len(left)} rows")
     if pair.metrics is None:
         pair.metrics = _on_shared_rows(pair, left, right, tolerance)
@@ -199,26 +199,21 @@ def _compare_pair(a: Source, name_a: str, b: Source, name_b: str, tolerance: Tol
 
 
 def _sample(source: Source, spec: TensorSpec) -> NDArray[Any] | None:
-    """The table, or the first rows of a long one; None where a pipe has already been read."""
+    """The table, or the first rows of a long one, without axes of length 1 in front; None where a pipe has been read."""
+    shape = spec.shape
+    while len(shape) > 2 and shape[0] == 1:
+        shape = shape[1:]
     if source.span(spec.name) is None and not source.stream.seekable:
         try:
-            return source.read(spec.name)
+            return source.read(spec.name).reshape(shape)
         except PeError:
             return None
-    if spec.size <= WHOLE or len(spec.shape) < 2:
-        return source.read(spec.name)
-    return _rows(source, spec, SAMPLE)
-
-
-def _rows(source: Source, spec: TensorSpec, limit: int) -> NDArray[Any]:
-    wanted = max(2, limit // max(1, spec.size // max(1, spec.shape[0])))
-    blocks, have = [], 0
-    for block in source.blocks(spec.name):
-        blocks.append(block[: wanted - have])
-        have += len(blocks[-1])
-        if have >= wanted:
-            break
-    return np.concatenate(blocks)
+    if spec.size <= WHOLE or len(shape) < 2:
+        return source.read(spec.name).reshape(shape)
+    row = spec.size // shape[0]
+    rows = min(shape[0], max(2, SAMPLE // row))
+    check_memory(rows * (spec.nbytes // shape[0]), f"{rows} rows of {source.label}")
+    return next(source.flat(spec.name, items=rows * row)).reshape(rows, *shape[1:])
 
 
 def _companions(source: Source, name: str) -> Mapping[str, NDArray[Any]] | None:

@@ -119,3 +119,25 @@ def test_plot_needs_two_tables_of_one_shape_that_differ(pe: Any, folder: Path) -
     done = pe("diff", "a.npy", "same.npy", "--plot", str(folder / "none.png"), code=2)
     assert b"--plot" in done.stderr
     assert not (folder / "none.png").exists()
+
+
+@pytest.mark.parametrize(
+    "shapes", [((16, 8), (1, 16, 8)), ((), ()), ((), (1, 1)), ((5,), (5, 1)), ((2, 3, 4), (2, 1, 3, 4))]
+)
+def test_tables_of_one_shape_but_for_axes_of_length_1_are_drawn(
+    pe: Any, shapes: tuple[Any, Any], tmp_path: Path
+) -> None:
+    for name, shape in zip("xy", shapes, strict=True):
+        np.save(tmp_path / f"{name}.npy", np.full(shape, ord(name), np.float32))
+    pe("diff", "x.npy", "y.npy", "--plot", "new.svg", code=1)
+    assert (tmp_path / "new.svg").read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_a_batch_axis_does_not_hide_the_cause(pe: Any, tmp_path: Path) -> None:
+    """Rows of a table too long to be looked at whole are counted behind axes of length 1."""
+    table = np.random.default_rng(0).normal(size=(1 << 17, 64)).astype(np.float32)
+    np.save(tmp_path / "x.npy", table[None])
+    np.save(tmp_path / "y.npy", np.roll(table, 3, axis=0))
+    found = told(pe, "x.npy", "y.npy")
+    assert [cause["cause"] for cause in found["causes"]] == ["offset"]
+    assert "causes: from the first 4096 rows" in found["notes"]
