@@ -177,13 +177,13 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "random-walk": Entry(
         "structural",
-        "graphs:random_walk",
+        "node_walks:random_walk",
         "return probabilities of random walks",
         "graph.tsv --steps 16 -o walks.safetensors",
     ),
     "shortest-path": Entry(
         "structural",
-        "graphs:shortest_path",
+        "node_distances:shortest_path",
         "shortest-path distance between nodes",
         "graph.tsv -o distances.npy",
     ),

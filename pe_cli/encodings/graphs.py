@@ -1,24 +1,22 @@
-"""Encodings of the nodes of a graph: Laplacian and magnetic eigenvectors, random walks, distances."""
+"""Encodings of the nodes of a graph by eigenvectors: of the Laplacian, and of the magnetic Laplacian."""
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings import spectra, walks
+from pe_cli.encodings import spectra
 from pe_cli.encodings.columns import Sign, VectorNorm, scaled, signed
 from pe_cli.encodings.eigen import Solver
+from pe_cli.encodings.graph_tables import of_nodes, require_nodes, require_weights
 from pe_cli.encodings.laplacians import Isolated, laplacian_matrix, magnetic_matrix, one_way_pairs
 from pe_cli.encodings.operators import Vectors
 from pe_cli.encodings.spectra import Found, Multiplet, Spectra
 from pe_cli.errors import PeError, counted
-from pe_cli.memory import require_memory
 from pe_cli.signature import Tensors, require_named
-from pe_cli.structures import Graph, GraphLike, as_graph
-from pe_cli.structures.graph import Rows
+from pe_cli.structures import GraphLike, as_graph
 
 Pad: TypeAlias = Literal["zero", "nan", "error"]
 Norm: TypeAlias = Literal["sym", "rw", "none"]
@@ -28,12 +26,9 @@ Potential: TypeAlias = Literal["absolute", "relative"]
 MagneticNorm: TypeAlias = Literal["sym", "none"]
 Convention: TypeAlias = Literal["half", "unit"]
 Parts: TypeAlias = Literal["complex", "split"]
-Loops: TypeAlias = Literal["keep", "drop"]
 
 PADDING = {"zero": 0.0, "nan": float("nan")}
 LARGEST_Q = 1e6
-LARGEST_EXPONENT = 85.0  # of e; float32 ends at 88
-MOST_NAMES = 1 << 25  # characters of node names that a file's header takes
 
 
 def laplacian(
@@ -90,7 +85,7 @@ def laplacian(
         For k < 1, a graph without nodes, negative weights, or more memory than there is.
     """
     graph = as_graph(graph)
-    _check(graph, k)
+    require_nodes(graph, k)
     require_named(Norm, norm=norm)
     require_named(Drop, drop=drop)
     require_named(Parted, components=components)
@@ -101,7 +96,7 @@ def laplacian(
         raise PeError(f"--seed {seed}: only --sign random draws")
     _check_isolated(isolated, norm)
     adjacency = graph.symmetric.without_loops()
-    _check_weights(graph, adjacency)
+    require_weights(graph, adjacency)
     matrix = laplacian_matrix(adjacency, norm == "none", isolated)
     half_degree = np.sqrt(np.where(matrix.diagonal > 0, adjacency.row_sums(), 1)) if norm == "rw" else None
 
@@ -134,7 +129,8 @@ def laplacian(
         warnings += (
             "the graph is directed: this is the Laplacian of (A + A')/2; `magnetic` keeps directions",
         )
-    return _finished(graph, tensors, facts | _solution(solved, found), warnings, k, pad)
+    warnings += _filled(tensors, k, pad)
+    return of_nodes(graph, tensors, facts | _solution(solved, found), warnings)
 
 
 def magnetic(
@@ -186,7 +182,7 @@ def magnetic(
         For k < 1, a graph without nodes, negative weights, a q that is not finite, or more memory than there is.
     """
     graph = as_graph(graph)
-    _check(graph, k)
+    require_nodes(graph, k)
     require_named(Potential, q_mode=q_mode)
     require_named(MagneticNorm, norm=norm)
     require_named(Convention, convention=convention)
@@ -196,7 +192,7 @@ def magnetic(
         raise PeError(f"--q {q:g}: give a number of turns, at most {LARGEST_Q:g} in size")
     _check_isolated(isolated, norm)
     arcs = graph.arcs.without_loops()
-    _check_weights(graph, arcs)
+    require_weights(graph, arcs)
     one_way = one_way_pairs(arcs)
     turn = q / max(1, min(one_way, graph.num_nodes)) if q_mode == "relative" else q
     matrix = magnetic_matrix(arcs, turn, norm == "none", convention == "unit", isolated)
@@ -210,115 +206,11 @@ def magnetic(
     tensors = {"eigenvectors": vectors, "eigenvalues": found.values}
     facts = _columns(found)
     facts |= {"one_way_pairs": one_way, "effective_q": turn} | _solution(solved, found)
-    tables = _finished(graph, tensors, facts, warnings, k, pad)
+    warnings += _filled(tensors, k, pad)
     if parts == "split":
-        vectors = tables["eigenvectors"]
-        tables["eigenvectors"] = np.stack([vectors.real, vectors.imag], axis=-1)
-    return tables
-
-
-def random_walk(graph: GraphLike, steps: int, *, loops: Loops = "keep", space_dim: int = 0) -> Tensors:
-    """Probabilities that a random walk is back at its node after 1, 2, …, steps steps (RWSE, RWPE).
-
-    Shape (n, steps): entry (i, t) is (P^t)_ii with P = D^-1 A, A_ij the weight of the edge from i to j (parallel
-    edges summed) and D its row sums. A walk that meets a node without an edge onwards ends there. Added to the
-    node features where nodes enter the network. A node's row depends on its surroundings alone, so it carries
-    over to other graphs.
-
-    Source: Dwivedi et al., "Graph Neural Networks with Learnable Structural and Positional Representations",
-    2022 (arXiv:2110.07875), section 3.2.
-
-    Parameters
-    ----------
-    graph : edge list, Matrix Market, scipy .npz, edge_index .npy or .npz, GraphML, node-link JSON; or - for stdin.
-        Weights must not be negative.
-    steps : number of steps, the columns.
-    loops : whether an edge from a node to itself is taken.
-    space_dim : multiply column t by t^(space_dim / 2), as for graphs drawn in a space of that dimension.
-
-    Raises
-    ------
-    PeError
-        For steps < 1, a graph without nodes, negative weights, or more memory than there is.
-    """
-    graph = as_graph(graph)
-    _check(graph, steps, "--steps")
-    require_named(Loops, loops=loops)
-    adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
-    _check_weights(graph, adjacency)
-    found = walks.return_probabilities(adjacency, steps, symmetric=not graph.directed)
-    if abs(space_dim) / 2 * math.log(steps) > LARGEST_EXPONENT:
-        raise PeError(f"--space-dim {space_dim} and --steps {steps}: the factors would be beyond float32")
-    if space_dim:
-        found *= np.arange(1, steps + 1) ** (space_dim / 2)
-    warnings = graph.doubts
-    if not found.any() and graph.num_edges:
-        warnings += (
-            "no walk returns within these steps (a directed graph without cycles?): the table is all zero",
-        )
-    ends = int(np.count_nonzero(np.diff(adjacency.starts) == 0))
-    return _finished(graph, {"random_walk": found}, {"nodes_without_edge_onwards": ends}, warnings)
-
-
-def shortest_path(
-    graph: GraphLike, *, weighted: bool = False, limit: int | None = None, unreachable: int = -1
-) -> Tensors:
-    """The number of edges on the shortest path between every two nodes (Graphormer's spatial encoding).
-
-    Tensor distance (n, n), integers (int16 up to 32,767 nodes, else int32), row = from, column = to; -1 where there
-    is no path. The index of a learned table, whose entries are added to the attention logits: clip it to the
-    rows of your table. With weighted the sum of the weights, as floats.
-
-    Source: Ying et al., "Do Transformers Really Perform Bad for Graph Representation?", 2021 (arXiv:2106.05234),
-    section 3.1.2.
-
-    Parameters
-    ----------
-    graph : edge list, Matrix Market, scipy .npz, edge_index .npy or .npz, GraphML, node-link JSON; or - for stdin.
-        With --directed paths follow edges from first to second node only.
-    weighted : weights are lengths, all positive; the least of parallel edges counts.
-    limit : paths longer than this count as none.
-    unreachable : what stands where there is no path (Graphormer: 510).
-
-    Raises
-    ------
-    PeError
-        For a graph without nodes, lengths that are not positive, or more memory than there is.
-    """
-    graph = as_graph(graph)
-    _check(graph, 1)
-    if limit is not None and limit < 0:
-        raise PeError(f"--limit {limit}: give at least 0")
-    n = graph.num_nodes
-    kind = np.int16 if n <= 32767 else np.int32
-    if not np.iinfo(kind).min <= unreachable <= np.iinfo(kind).max:
-        raise PeError(f"--unreachable {unreachable} does not fit into {np.dtype(kind).name}")
-    nbytes = (16 if weighted else np.dtype(kind).itemsize) * n * n
-    require_memory(nbytes, f"a distance between every two of {n:,} nodes", "ask for a part of the graph")
-    if weighted:
-        if graph.weights is not None and graph.num_edges and graph.weights.min() <= 0:
-            raise PeError(
-                f"lengths must be positive, there is one of {graph.weights.min():g}; leave out --weighted"
-            )
-        table: NDArray[Any] = walks.lengths(graph.shortest_edges())
-        none = ~np.isfinite(table) if limit is None else table > limit
-    else:
-        table = walks.hops(graph.adjacency, limit, kind)
-        none = table < 0
-    table[none] = unreachable
-    facts: dict[str, Any] = {"pairs_without_path": int(np.count_nonzero(none))}
-    if not none.all():
-        facts["largest"] = table[~none].max().item()
-    return _finished(graph, {"distance": table}, facts, ())
-
-
-def _check(graph: Graph, number: int, option: str = "-k") -> None:
-    if not graph.num_nodes:
-        raise PeError("the graph has no nodes; --num-nodes N gives it N isolated ones")
-    if number < 1:
-        raise PeError(f"{option} {number}: give at least 1")
-    held = 16 * graph.num_nodes * number
-    require_memory(held, f"{option} {number} for {graph.num_nodes:,} nodes", f"use a smaller {option}")
+        vectors = tensors["eigenvectors"]
+        tensors["eigenvectors"] = np.stack([vectors.real, vectors.imag], axis=-1)
+    return of_nodes(graph, tensors, facts, warnings)
 
 
 def _check_choices(isolated: Isolated, multiplet: Multiplet, pad: Pad, solver: Solver) -> None:
@@ -331,20 +223,6 @@ def _check_choices(isolated: Isolated, multiplet: Multiplet, pad: Pad, solver: S
 def _check_isolated(isolated: Isolated, norm: str) -> None:
     if isolated != "zero" and norm == "none":
         raise PeError(f"--isolated {isolated}: without normalisation (--norm none) its eigenvalue is 0")
-
-
-def _check_weights(graph: Graph, matrix: Rows) -> None:
-    if matrix.values.size and matrix.values.min() < 0:
-        where = int(np.argmin(matrix.values))
-        i, j = matrix.row_numbers()[where], matrix.columns[where]
-        names = graph.node_ids if graph.node_ids is not None else range(graph.num_nodes)
-        raise PeError(
-            f"the edge {names[i]} - {names[j]} has weight {matrix.values[where]:g}: "
-            "weights must not be negative; --weights none ignores them"
-        )
-    with np.errstate(over="ignore"):
-        if not np.isfinite(matrix.row_sums().sum()):
-            raise PeError("the weights are so large that their sum overflows: scale them, or --weights none")
 
 
 def _columns(found: Found) -> dict[str, Any]:
@@ -363,32 +241,15 @@ def _solution(solved: Spectra, found: Found) -> dict[str, Any]:
     }
 
 
-def _finished(
-    graph: Graph,
-    tensors: dict[str, NDArray[Any]],
-    facts: dict[str, Any],
-    warnings: tuple[str, ...],
-    k: int = 0,
-    pad: Pad = "zero",
-) -> Tensors:
-    """The tables with the columns that are missing, the names of the nodes, and what there is to say."""
-    if k and (found := tensors["eigenvectors"].shape[1]) < k:
-        there = counted(found, "such eigenvector", "such eigenvectors")
-        if pad == "error":
-            raise PeError(f"-k {k}: the graph has {there}; --pad zero fills up")
-        others = counted(k - found, "other column is", "other columns are")
-        warnings += (f"the graph has {there}: the {others} {pad}",)
-        for name in ("eigenvectors", "eigenvalues"):
-            tensors[name] = spectra.padded(tensors[name], k, PADDING[pad])
-    facts = {"nodes": graph.num_nodes, "edges": graph.num_edges, **facts}
-    if graph.both_directions:
-        facts["both_directions_stored"] = True
-    if isinstance(graph.node_ids, tuple) and sum(map(len, graph.node_ids)) > MOST_NAMES:
-        warnings += (
-            "the names of the nodes are too long to be kept with the table; rows are in order of appearance",
-        )
-    elif isinstance(graph.node_ids, tuple):
-        facts["node_ids"] = list(graph.node_ids)
-    elif graph.node_ids is not None:
-        tensors["node_ids"] = graph.node_ids
-    return Tensors(tensors, facts, (*graph.notes, *warnings))
+def _filled(tensors: dict[str, NDArray[Any]], k: int, pad: Pad) -> tuple[str, ...]:
+    """Add the columns that the graph does not have to `tensors`; returns what there is to say of it."""
+    found = tensors["eigenvectors"].shape[1]
+    if found >= k:
+        return ()
+    there = counted(found, "such eigenvector", "such eigenvectors")
+    if pad == "error":
+        raise PeError(f"-k {k}: the graph has {there}; --pad zero fills up")
+    for name in ("eigenvectors", "eigenvalues"):
+        tensors[name] = spectra.padded(tensors[name], k, PADDING[pad])
+    others = counted(k - found, "other column is", "other columns are")
+    return (f"the graph has {there}: the {others} {pad}",)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from pe_cli.encodings import eigen
-from pe_cli.encodings.graphs import laplacian, magnetic, random_walk, shortest_path
+from pe_cli.encodings.graphs import laplacian, magnetic
+from pe_cli.encodings.node_distances import shortest_path
+from pe_cli.encodings.node_walks import random_walk
 from pe_cli.errors import PeError
 from pe_cli.progress import watched
 from pe_cli.structures import Graph
@@ -340,7 +342,7 @@ def test_magnetic_conventions():
 
 def test_same_bytes_from_two_processes():
     code = (
-        "import hashlib, numpy as np; from pe_cli.structures import Graph; from pe_cli.encodings.graphs import *;"
+        "import hashlib, numpy as np; from pe_cli.structures import Graph; from pe_cli.encodings.graphs import laplacian, magnetic;"
         "g = Graph(2600, np.random.default_rng(0).integers(0, 2600, (2, 9000)));"
         "print([hashlib.sha256(t.tobytes()).hexdigest() for t in (*laplacian(g, 6).values(), *magnetic(g, 3).values())])"
     )

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from pe_cli.encodings import walks
-from pe_cli.encodings.graphs import random_walk, shortest_path
+from pe_cli.encodings.node_distances import shortest_path
+from pe_cli.encodings.node_walks import random_walk
 from pe_cli.structures import Graph
 
 

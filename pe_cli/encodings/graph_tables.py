@@ -1,0 +1,59 @@
+"""What every encoding of a graph checks, and what it says of the graph along with its tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError
+from pe_cli.memory import require_memory
+from pe_cli.signature import Tensors
+from pe_cli.structures import Graph
+from pe_cli.structures.graph import Rows
+
+MOST_NAMES = 1 << 25  # characters of node names that a file's header takes
+
+
+def require_nodes(graph: Graph, number: int, option: str = "-k") -> None:
+    """An error for a graph without nodes, fewer than one column, or more of them than memory holds."""
+    if not graph.num_nodes:
+        raise PeError("the graph has no nodes; --num-nodes N gives it N isolated ones")
+    if number < 1:
+        raise PeError(f"{option} {number}: give at least 1")
+    held = 16 * graph.num_nodes * number
+    require_memory(held, f"{option} {number} for {graph.num_nodes:,} nodes", f"use a smaller {option}")
+
+
+def require_weights(graph: Graph, matrix: Rows) -> None:
+    """An error where a weight is negative, or their sum beyond all numbers."""
+    if matrix.values.size and matrix.values.min() < 0:
+        where = int(np.argmin(matrix.values))
+        i, j = matrix.row_numbers()[where], matrix.columns[where]
+        names = graph.node_ids if graph.node_ids is not None else range(graph.num_nodes)
+        raise PeError(
+            f"the edge {names[i]} - {names[j]} has weight {matrix.values[where]:g}: "
+            "weights must not be negative; --weights none ignores them"
+        )
+    with np.errstate(over="ignore"):
+        if not np.isfinite(matrix.row_sums().sum()):
+            raise PeError("the weights are so large that their sum overflows: scale them, or --weights none")
+
+
+def of_nodes(
+    graph: Graph, tensors: dict[str, NDArray[Any]], facts: dict[str, Any], warnings: tuple[str, ...]
+) -> Tensors:
+    """The tables with the names of the nodes, the size of the graph, and what there is to say."""
+    facts = {"nodes": graph.num_nodes, "edges": graph.num_edges, **facts}
+    if graph.both_directions:
+        facts["both_directions_stored"] = True
+    if isinstance(graph.node_ids, tuple) and sum(map(len, graph.node_ids)) > MOST_NAMES:
+        warnings += (
+            "the names of the nodes are too long to be kept with the table; rows are in order of appearance",
+        )
+    elif isinstance(graph.node_ids, tuple):
+        facts["node_ids"] = list(graph.node_ids)
+    elif graph.node_ids is not None:
+        tensors["node_ids"] = graph.node_ids
+    return Tensors(tensors, facts, (*graph.notes, *warnings))

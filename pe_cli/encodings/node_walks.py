@@ -1,0 +1,61 @@
+"""Encodings of the nodes of a graph by random walks."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from pe_cli.encodings import walks
+from pe_cli.encodings.graph_tables import of_nodes, require_nodes, require_weights
+from pe_cli.errors import PeError
+from pe_cli.signature import Tensors, require_named
+from pe_cli.structures import GraphLike, as_graph
+
+Loops: TypeAlias = Literal["keep", "drop"]
+
+LARGEST_EXPONENT = 85.0  # of e; float32 ends at 88
+
+
+def random_walk(graph: GraphLike, steps: int, *, loops: Loops = "keep", space_dim: int = 0) -> Tensors:
+    """Probabilities that a random walk is back at its node after 1, 2, …, steps steps (RWSE, RWPE).
+
+    Shape (n, steps): entry (i, t) is (P^t)_ii with P = D^-1 A, A_ij the weight of the edge from i to j (parallel
+    edges summed) and D its row sums. A walk that meets a node without an edge onwards ends there. Added to the
+    node features where nodes enter the network. A node's row depends on its surroundings alone, so it carries
+    over to other graphs.
+
+    Source: Dwivedi et al., "Graph Neural Networks with Learnable Structural and Positional Representations",
+    2022 (arXiv:2110.07875), section 3.2.
+
+    Parameters
+    ----------
+    graph : edge list, Matrix Market, scipy .npz, edge_index .npy or .npz, GraphML, node-link JSON; or - for stdin.
+        Weights must not be negative.
+    steps : number of steps, the columns.
+    loops : whether an edge from a node to itself is taken.
+    space_dim : multiply column t by t^(space_dim / 2), as for graphs drawn in a space of that dimension.
+
+    Raises
+    ------
+    PeError
+        For steps < 1, a graph without nodes, negative weights, or more memory than there is.
+    """
+    graph = as_graph(graph)
+    require_nodes(graph, steps, "--steps")
+    require_named(Loops, loops=loops)
+    adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
+    require_weights(graph, adjacency)
+    found = walks.return_probabilities(adjacency, steps, symmetric=not graph.directed)
+    if abs(space_dim) / 2 * math.log(steps) > LARGEST_EXPONENT:
+        raise PeError(f"--space-dim {space_dim} and --steps {steps}: the factors would be beyond float32")
+    if space_dim:
+        found *= np.arange(1, steps + 1) ** (space_dim / 2)
+    warnings = graph.doubts
+    if not found.any() and graph.num_edges:
+        warnings += (
+            "no walk returns within these steps (a directed graph without cycles?): the table is all zero",
+        )
+    ends = int(np.count_nonzero(np.diff(adjacency.starts) == 0))
+    return of_nodes(graph, {"random_walk": found}, {"nodes_without_edge_onwards": ends}, warnings)
