@@ -16,7 +16,7 @@ _pe() {
         "gen")
             case "$previous" in
             esac
-            words="sinusoidal fourier timestep learned t5 transformer-xl shaw alibi kerple sandwich fire swin rope xpos deberta tupe cope fox peg global-tokens tree dependency laplacian random-walk shortest-path magnetic axial sparse-transformer position-ids model"; flags="--help"; files=0 ;;
+            words="sinusoidal fourier timestep learned t5 transformer-xl shaw alibi kerple sandwich fire swin rope xpos deberta tupe cope fox peg global-tokens tree dependency laplacian random-walk rrwp heat-kernel shortest-path resistance-distance magnetic axial sparse-transformer position-ids model"; flags="--help"; files=0 ;;
         "gen sinusoidal")
             case "$previous" in
                 --dim) return ;;
@@ -470,6 +470,39 @@ _pe() {
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--steps --loops --space-dim --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+        "gen rrwp")
+            case "$previous" in
+                --steps) return ;;
+                --loops) COMPREPLY=($(compgen -W "keep drop" -- "$current")); return ;;
+                --form) COMPREPLY=($(compgen -W "sparse dense" -- "$current")); return ;;
+                --weights) return ;;
+                --num-nodes) return ;;
+                --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
+                --parallel) COMPREPLY=($(compgen -W "sum first" -- "$current")); return ;;
+                --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
+                --name) return ;;
+                -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+            esac
+            words=""; flags="--steps --loops --form --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+        "gen heat-kernel")
+            case "$previous" in
+                --times) return ;;
+                --norm) COMPREPLY=($(compgen -W "none sym" -- "$current")); return ;;
+                --drop) COMPREPLY=($(compgen -W "zeros none" -- "$current")); return ;;
+                --space-dim) return ;;
+                --weights) return ;;
+                --num-nodes) return ;;
+                --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
+                --parallel) COMPREPLY=($(compgen -W "sum first" -- "$current")); return ;;
+                --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
+                --name) return ;;
+                -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+            esac
+            words=""; flags="--times --norm --drop --space-dim --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen shortest-path")
             case "$previous" in
                 --limit) return ;;
@@ -485,6 +518,19 @@ _pe() {
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--weighted --no-weighted --limit --unreachable --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+        "gen resistance-distance")
+            case "$previous" in
+                --weights) return ;;
+                --num-nodes) return ;;
+                --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
+                --parallel) COMPREPLY=($(compgen -W "sum first" -- "$current")); return ;;
+                --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
+                --name) return ;;
+                -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+            esac
+            words=""; flags="--commute --no-commute --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen magnetic")
             case "$previous" in
                 -k|--k) return ;;

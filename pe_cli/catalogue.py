@@ -181,11 +181,29 @@ CATALOGUE: dict[str, Entry] = {
         "return probabilities of random walks",
         "graph.tsv --steps 16 -o walks.safetensors",
     ),
+    "rrwp": Entry(
+        "structural",
+        "node_walks:rrwp",
+        "relative random walk probabilities (GRIT)",
+        "graph.tsv --steps 8 -o rrwp.safetensors",
+    ),
+    "heat-kernel": Entry(
+        "structural",
+        "node_heat:heat_kernel",
+        "heat left at a node after some time (GraphGPS)",
+        "graph.tsv --times 1,2,4,8 -o heat.npy",
+    ),
     "shortest-path": Entry(
         "structural",
         "node_distances:shortest_path",
         "shortest-path distance between nodes",
         "graph.tsv -o distances.npy",
+    ),
+    "resistance-distance": Entry(
+        "structural",
+        "node_distances:resistance_distance",
+        "electrical resistance between nodes, commute time",
+        "graph.tsv -o resistance.npy",
     ),
     "magnetic": Entry(
         "structural",

@@ -10,10 +10,12 @@ import numpy as np
 from pe_cli.encodings import walks
 from pe_cli.encodings.graph_tables import of_nodes, require_nodes, require_weights
 from pe_cli.errors import PeError
+from pe_cli.memory import require_memory
 from pe_cli.signature import Tensors, require_named
 from pe_cli.structures import GraphLike, as_graph
 
 Loops: TypeAlias = Literal["keep", "drop"]
+Pairs: TypeAlias = Literal["sparse", "dense"]
 
 LARGEST_EXPONENT = 85.0  # of e; float32 ends at 88
 
@@ -59,3 +61,59 @@ def random_walk(graph: GraphLike, steps: int, *, loops: Loops = "keep", space_di
         )
     ends = int(np.count_nonzero(np.diff(adjacency.starts) == 0))
     return of_nodes(graph, {"random_walk": found}, {"nodes_without_edge_onwards": ends}, warnings)
+
+
+def rrwp(graph: GraphLike, steps: int, *, loops: Loops = "keep", form: Pairs = "sparse") -> Tensors:
+    """Probabilities that a random walk leads from one node to another in 0, 1, …, steps - 1 steps (RRWP).
+
+    With P = D^-1 A as in `random-walk`, a pair (i, j) has the vector of (P^t)_ij, t from 0 to steps - 1. Tensors as
+    GRIT keeps them: rrwp (n, steps), the vectors of (i, i), which begin with 1; rrwp_index (2, m), the pairs with a
+    walk between them, as column j above row i; rrwp_val (m, steps), their vectors. Or dense: rrwp (n, n, steps).
+    Added, after a linear layer, to the features of nodes and of pairs, and to no attention logit itself. It depends
+    on the surroundings of a pair alone, so it carries over to other graphs.
+
+    Source: Ma et al., "Graph Inductive Biases in Transformers without Message Passing", 2023 (arXiv:2305.17589),
+    and its code for the order of the index.
+
+    Parameters
+    ----------
+    graph : edge list, Matrix Market, scipy .npz, edge_index .npy or .npz, GraphML, node-link JSON; or - for stdin.
+        Weights must not be negative.
+    steps : length of a vector; the first entry is for no step at all.
+    loops : whether an edge from a node to itself is taken.
+    form : the pairs with a walk between them, or all.
+
+    Raises
+    ------
+    PeError
+        For steps < 1, a graph without nodes, negative weights, or more memory than there is.
+    """
+    graph = as_graph(graph)
+    require_nodes(graph, steps, "--steps")
+    require_named(Loops, loops=loops)
+    require_named(Pairs, form=form)
+    adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
+    require_weights(graph, adjacency)
+    n, less = graph.num_nodes, "use fewer --steps, or a part of the graph"
+    if form == "dense":
+        require_memory(8 * n * n * steps, f"{steps} probabilities for every two of {n:,} nodes", less)
+        table = np.empty((n, n, steps))
+        for start, block in walks.from_each_node(adjacency, steps):
+            table[start : start + len(block)] = block
+        return of_nodes(graph, {"rrwp": table}, {}, graph.doubts)
+    own, index, values, pairs = [], [], [], 0
+    for start, block in walks.from_each_node(adjacency, steps):
+        row, column = np.nonzero(block.any(axis=2))
+        pairs += len(row)
+        require_memory(
+            2 * pairs * (8 * steps + 16), f"{steps} probabilities for {pairs:,} pairs of nodes", less
+        )
+        own.append(block[np.arange(len(block)), start + np.arange(len(block))])
+        index.append(np.stack([column, start + row]))
+        values.append(block[row, column])
+    tensors = {
+        "rrwp": np.concatenate(own),
+        "rrwp_index": np.concatenate(index, axis=1),
+        "rrwp_val": np.concatenate(values),
+    }
+    return of_nodes(graph, tensors, {"pairs": pairs}, graph.doubts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,28 @@ def return_probabilities(adjacency: Rows, steps: int, *, symmetric: bool) -> NDA
     Only half of the powers are formed: (P^(a+b))_ii = Σ_j (P^a)_ij (P^b)_ji, and where A is symmetric P may be
     replaced by D^-½ A D^-½, whose powers are their own transposes.
     """
-    degree = adjacency.row_sums()
-    inverse = np.divide(1, degree, out=np.zeros_like(degree), where=degree > 0)
-    rows = adjacency.row_numbers()
-    scale = np.sqrt(inverse[rows]) * np.sqrt(inverse[adjacency.columns]) if symmetric else inverse[rows]
-    walk = adjacency._replace(values=adjacency.values * scale)
+    walk = _transitions(adjacency, symmetric)
     if walk.size <= DENSE:
         return _dense(walk.dense(), steps)
     return _by_blocks(walk.sparse(), steps, symmetric)
+
+
+def from_each_node(adjacency: Rows, steps: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Blocks (b, n, steps) of P^0, P^1, …, P^(steps - 1) for P = D^-1 A: the rows of b nodes, and the first of these."""
+    walk = _transitions(adjacency, symmetric=False)
+    n = walk.size
+    onwards = walk.dense().T if n <= DENSE else walk.sparse().T.tocsr()  # on the left, where scipy is fast
+    at_once = max(1, BLOCK // max(n * steps, 1))
+    for start in range(0, n, at_once):
+        nodes = np.arange(start, min(start + at_once, n))
+        block = np.zeros((len(nodes), n, steps))
+        block[nodes - start, nodes, 0] = 1
+        where = block[:, :, 0].T
+        for taken in range(1, steps):
+            where = onwards @ where
+            block[:, :, taken] = where.T
+        yield start, block
+        step("random walk", int(nodes[-1]) + 1, n)
 
 
 def hops(adjacency: Rows, limit: int | None, dtype: type) -> NDArray[Any]:
@@ -62,6 +77,15 @@ def lengths(edges: Rows) -> NDArray[np.float64]:
     for middle in range(n):
         np.minimum(distance, distance[:, middle, None] + distance[middle], out=distance)
     return distance
+
+
+def _transitions(adjacency: Rows, symmetric: bool) -> Rows:
+    """P = D^-1 A, or what is similar to it, D^-½ A D^-½; rows of nodes without an edge onwards are empty."""
+    degree = adjacency.row_sums()
+    inverse = np.divide(1, degree, out=np.zeros_like(degree), where=degree > 0)
+    rows = adjacency.row_numbers()
+    scale = np.sqrt(inverse[rows]) * np.sqrt(inverse[adjacency.columns]) if symmetric else inverse[rows]
+    return adjacency._replace(values=adjacency.values * scale)
 
 
 def _search(adjacency: Rows, distance: NDArray[np.int32], first: int, limit: int) -> None:

@@ -31,7 +31,7 @@ def show_file(report: FileReport) -> None:
         _list(out, report)
     for tensor in report.tensors:
         if tensor.values is not None:
-            _show_tensor(out, tensor)
+            _show_tensor(out, tensor, (report.made_by or {}).get("encoding"))
 
 
 def _list(out: Console, report: FileReport) -> None:
@@ -52,7 +52,7 @@ def _list(out: Console, report: FileReport) -> None:
         out.print(f"and {counted(rest, 'tensor that holds', 'tensors that hold')} no positions", style="dim")
 
 
-def _show_tensor(out: Console, tensor: TensorReport) -> None:
+def _show_tensor(out: Console, tensor: TensorReport, said: str | None) -> None:
     assert tensor.values is not None
     spec = tensor.spec
     out.print()
@@ -65,11 +65,13 @@ def _show_tensor(out: Console, tensor: TensorReport) -> None:
         if lags:
             words = [f"{lag}: {value:.3f}" for lag, value in lags.items()]
             out.print(in_lines(["mean cosine of rows by distance", *words], out.width), style="dim")
-    out.print(key_values(_identity(tensor), {}))
+    out.print(key_values(_identity(tensor, said), {}))
     draw(out, tensor.values)
 
 
-def _identity(tensor: TensorReport) -> dict[str, Any]:
+def _identity(tensor: TensorReport, said: str | None) -> dict[str, Any]:
     if tensor.identified is None:
+        if said:
+            return {"encoding": f"{said}, as the file says; its numbers alone do not tell"}
         return {"encoding": "not one that pe can make again; a learned table, or data"}
     return {key: spell(value) for key, value in tensor.identified.as_dict().items()}

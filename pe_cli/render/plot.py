@@ -38,7 +38,10 @@ PICTURES: dict[str, Callable[[View], list[Drawing]]] = {
     "laplacian": graphs.laplacian,
     "magnetic": graphs.magnetic,
     "random-walk": graphs.walks,
+    "rrwp": graphs.relative_walks,
+    "heat-kernel": graphs.heat,
     "shortest-path": graphs.distances,
+    "resistance-distance": graphs.resistances,
     "tree": trees.tree,
     "dependency": trees.dependency,
 }

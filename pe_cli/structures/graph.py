@@ -55,9 +55,11 @@ class Rows(NamedTuple):
         return sparse.csr_array(parts, shape=(self.size, self.size))
 
     def without_loops(self) -> Rows:
-        rows = self.row_numbers()
-        keep = rows != self.columns
-        return _rows(self.size, rows[keep], self.columns[keep], self.values[keep])
+        return self.only(self.row_numbers() != self.columns)
+
+    def only(self, keep: NDArray[np.bool_]) -> Rows:
+        """Those of the stored values that are to be kept."""
+        return _rows(self.size, self.row_numbers()[keep], self.columns[keep], self.values[keep])
 
     def block(self, nodes: NDArray[np.int64], place: NDArray[np.int64]) -> Rows:
         """The rows of a component's nodes; `place` (n,) is the place of each node in its component."""

@@ -165,3 +165,11 @@ def test_trouble_is_one_line(argv: list[str], sentence: str, capfd: Any) -> None
     error = capfd.readouterr().err
     assert sentence in error
     assert error.count("\n") == 1
+
+
+def test_what_the_numbers_do_not_tell_the_file_may_say(pe: Any, tmp_path: Path) -> None:
+    (tmp_path / "graph.tsv").write_text("0\t1\n1\t2\n2\t0\n2\t3\n")
+    pe("gen", "random-walk", "graph.tsv", "--steps", "4", "-o", "walks.safetensors")
+    shown = pe("inspect", "walks.safetensors").stdout.decode()
+    assert "random-walk, as the file says; its numbers alone do not tell" in shown
+    assert json.loads(pe("inspect", "walks.safetensors", "--json").stdout)["tensors"][0]["identified"] is None

@@ -5,10 +5,13 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
+from scipy.linalg import expm
 
 from pe_cli.encodings import walks
-from pe_cli.encodings.node_distances import shortest_path
-from pe_cli.encodings.node_walks import random_walk
+from pe_cli.encodings.node_distances import resistance_distance, shortest_path
+from pe_cli.encodings.node_heat import heat_kernel
+from pe_cli.encodings.node_walks import random_walk, rrwp
+from pe_cli.errors import PeError
 from pe_cli.structures import Graph
 
 
@@ -85,3 +88,78 @@ def test_weighted_paths_take_the_least_of_parallel_edges(monkeypatch, dense):
     distance = shortest_path(g, weighted=True)["distance"]
     assert distance[0].tolist() == [0, 1, 1.5, -1, -1]
     assert shortest_path(g, weighted=True, limit=1)["distance"][0].tolist() == [0, 1, -1, -1, -1]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("way", ["matrix", "sparse blocks"])
+def test_relative_walks_against_dense_powers(monkeypatch, directed, way):
+    g = random_graph(60, 4, weights=np.random.default_rng(1).random(120) * 3, directed=directed)
+    if way != "matrix":
+        monkeypatch.setattr(walks, "DENSE", 1)
+        monkeypatch.setattr(walks, "BLOCK", 2000)
+    matrix = g.adjacency.dense()
+    degree = matrix.sum(axis=1, keepdims=True)
+    walk = np.divide(matrix, degree, out=np.zeros_like(matrix), where=degree > 0)
+    wanted = np.stack([np.linalg.matrix_power(walk, t) for t in range(5)], axis=-1)
+    np.testing.assert_allclose(rrwp(g, 5, form="dense")["rrwp"], wanted, atol=1e-14)
+    found = rrwp(g, 5)
+    np.testing.assert_allclose(found["rrwp"], np.diagonal(wanted).T, atol=1e-14)
+    row, column = np.nonzero(wanted.any(axis=2))
+    assert np.array_equal(found["rrwp_index"], [column, row])
+    np.testing.assert_allclose(found["rrwp_val"], wanted[row, column], atol=1e-14)
+
+
+def test_relative_walks_begin_one_step_before_returns():
+    g = random_graph(30, 4)
+    np.testing.assert_array_equal(rrwp(g, 1)["rrwp"], np.ones((30, 1)))
+    np.testing.assert_allclose(rrwp(g, 6)["rrwp"][:, 1:], random_walk(g, 5)["random_walk"], atol=1e-15)
+
+
+def test_resistances_against_networkx_and_closed_forms():
+    weights = np.random.default_rng(3).random(250) + 0.1
+    g = random_graph(50, 10, seed=3, weights=weights)
+    made = nx.Graph()
+    made.add_nodes_from(range(50))
+    for (a, b), weight in zip(g.edges.T.tolist(), weights, strict=True):
+        if a != b:
+            made.add_edge(a, b, weight=weight + (made[a][b]["weight"] if made.has_edge(a, b) else 0))
+    assert nx.is_connected(made)
+    theirs = nx.resistance_distance(made, weight="weight", invert_weight=False)
+    wanted = [[theirs[a][b] for b in range(50)] for a in range(50)]
+    np.testing.assert_allclose(resistance_distance(g)["resistance"], wanted, atol=1e-12)
+
+    path = graph(6, [(i, i + 1) for i in range(5)])
+    apart = np.abs(np.arange(6)[:, None] - np.arange(6))
+    np.testing.assert_allclose(resistance_distance(path)["resistance"], apart, atol=1e-13)
+    np.testing.assert_allclose(resistance_distance(path, commute=True)["resistance"], 10 * apart, atol=1e-12)
+    complete = graph(7, [(i, j) for i in range(7) for j in range(i)])
+    np.testing.assert_allclose(resistance_distance(complete)["resistance"][0, 1:], 2 / 7)
+
+
+def test_there_is_no_way_for_current_between_components():
+    two = resistance_distance(graph(5, [(0, 1), (2, 3), (3, 4)], [1.0, 2.0, 0.0]))["resistance"]
+    wanted = np.full((5, 5), np.inf)
+    np.fill_diagonal(wanted, 0)
+    wanted[0, 1] = wanted[1, 0] = 1
+    wanted[2, 3] = wanted[3, 2] = 0.5
+    np.testing.assert_allclose(two, wanted)
+
+
+@pytest.mark.parametrize("norm", ["none", "sym"])
+def test_heat_against_the_exponential_of_the_matrix(norm):
+    g = random_graph(40, 3, seed=2, weights=np.random.default_rng(1).random(60))
+    laplacian = nx.laplacian_matrix if norm == "none" else nx.normalized_laplacian_matrix
+    made = nx.from_numpy_array(g.adjacency.without_loops().dense())
+    matrix = laplacian(made).toarray()
+    found = heat_kernel(g, (0.5, 3.0), norm=norm, drop="none")["heat_kernel"]
+    wanted = np.stack([np.diag(expm(-t * matrix)) for t in (0.5, 3.0)], axis=1)
+    np.testing.assert_allclose(found, wanted, atol=1e-13)
+
+
+def test_what_never_decays_is_left_out():
+    pair = graph(3, [(0, 1)])
+    found = heat_kernel(pair, (0.25, 1.0), space_dim=2)["heat_kernel"]
+    wanted = 0.5 * np.exp([-0.5, -2.0]) * [0.25, 1]
+    np.testing.assert_allclose(found, [wanted, wanted, [0, 0]], atol=1e-15)
+    with pytest.raises(PeError, match="--times 0"):
+        heat_kernel(pair, (0.0,))

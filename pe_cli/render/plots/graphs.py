@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.errors import counted
 from pe_cli.render.plots.canvas import BLUE, CYCLIC, DIVERGING, GREY, Drawing
 from pe_cli.render.plots.general import curves, heat_map
 from pe_cli.render.plots.view import View, spread
@@ -59,21 +60,62 @@ def magnetic(view: View) -> list[Drawing]:
 
 def walks(view: View) -> list[Drawing]:
     """Return probabilities of each node, and their mean and spread by the number of steps."""
-    array = view.sampled["random_walk"].astype(np.float64)
-    steps = np.arange(1, array.shape[1] + 1)
+    steps = np.arange(1, view.sampled["random_walk"].shape[1] + 1)
+    return _by_column(view, "random_walk", steps, "return probability by steps", ("steps", "probability"))
 
-    def spread(axes: Axes) -> None:
+
+def relative_walks(view: View) -> list[Drawing]:
+    """Probabilities between nodes: of return by steps, or, of all pairs, the first steps and the last."""
+    array = view.sampled["rrwp"].astype(np.float64)
+    if array.ndim == 2:
+        steps = np.arange(array.shape[1])
+        return _by_column(view, "rrwp", steps, "return probability by steps", ("steps", "probability"))
+    last = array.shape[2] - 1
+    return [
+        heat_map(
+            array[:, :, taken],
+            f"after {counted(taken, 'step', 'steps')}",
+            labels=("node", "node"),
+            rows=view.rows["rrwp"],
+        )
+        for taken in sorted({min(1, last), min(2, last), last})
+    ]
+
+
+def heat(view: View) -> list[Drawing]:
+    """Heat left at each node, and its mean and spread over time."""
+    times = np.array(view.parameters["times"], dtype=np.float64)
+    return _by_column(view, "heat_kernel", times, "heat left at a node by time", ("time", "heat"))
+
+
+def _by_column(view: View, name: str, x: NDArray[Any], title: str, labels: tuple[str, str]) -> list[Drawing]:
+    """A heat map of (nodes, columns), and the mean and spread of the columns over `x`."""
+    array = view.sampled[name].astype(np.float64)
+
+    def over_nodes(axes: Axes) -> None:
         low, high = np.quantile(array, [0.1, 0.9], axis=0)
-        axes.fill_between(steps, low, high, color=BLUE, alpha=0.25, label="10 to 90 % of the nodes")
-        axes.plot(steps, array.mean(axis=0), color=BLUE, marker=".", label="mean")
-        axes.set(title="return probability by steps", xlabel="steps", ylabel="probability")
+        order = np.argsort(x)
+        axes.fill_between(
+            x[order], low[order], high[order], color=BLUE, alpha=0.25, label="10 to 90 % of the nodes"
+        )
+        axes.plot(x[order], array.mean(axis=0)[order], color=BLUE, marker=".", label="mean")
+        axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
 
-    return [
-        heat_map(array, "random_walk", rows=view.rows["random_walk"], labels=("node", "steps - 1")),
-        spread,
-    ]
+    return [heat_map(array, name, rows=view.rows[name], labels=("node", "column")), over_nodes]
+
+
+def resistances(view: View) -> list[Drawing]:
+    """The matrix of resistances, and how many pairs have which."""
+    array = view.sampled["resistance"].astype(np.float64)
+    finite = np.where(np.isfinite(array), array, np.nan)
+
+    def counts(axes: Axes) -> None:
+        axes.hist(finite[np.isfinite(finite)], bins=40, color=BLUE)
+        axes.set(title="pairs by resistance", xlabel="resistance", ylabel="pairs of nodes")
+
+    return [heat_map(finite, "resistance", labels=("node", "node"), square=True), counts]
 
 
 def distances(view: View) -> list[Drawing]:
