@@ -95,25 +95,32 @@ def rrwp(graph: GraphLike, steps: int, *, loops: Loops = "keep", form: Pairs = "
     adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
     require_weights(graph, adjacency)
     n, less = graph.num_nodes, "use fewer --steps, or a part of the graph"
+    joined = np.diff(adjacency.starts) > 0
+    joined[adjacency.columns] = True  # from the others no walk goes anywhere
+    nodes, place = np.flatnonzero(joined), np.cumsum(joined) - 1
+    blocks = walks.from_each_node(adjacency.block(nodes, place), steps)
+    alone = np.flatnonzero(~joined)
     if form == "dense":
         require_memory(8 * n * n * steps, f"{steps} probabilities for every two of {n:,} nodes", less)
-        table = np.empty((n, n, steps))
-        for start, block in walks.from_each_node(adjacency, steps):
-            table[start : start + len(block)] = block
+        table = np.zeros((n, n, steps))
+        table[alone, alone, 0] = 1
+        for start, block in blocks:
+            table[np.ix_(nodes[start : start + len(block)], nodes)] = block
         return of_nodes(graph, {"rrwp": table}, {}, graph.doubts)
-    own, index, values, pairs = [], [], [], 0
-    for start, block in walks.from_each_node(adjacency, steps):
+    pairs, index = len(alone), [np.stack([alone, alone])]
+    values = [np.eye(1, steps).repeat(len(alone), axis=0)]
+    for start, block in blocks:
         row, column = np.nonzero(block.any(axis=2))
         pairs += len(row)
         require_memory(
-            2 * pairs * (8 * steps + 16), f"{steps} probabilities for {pairs:,} pairs of nodes", less
+            3 * pairs * (8 * steps + 16), f"{steps} probabilities for {pairs:,} pairs of nodes", less
         )
-        own.append(block[np.arange(len(block)), start + np.arange(len(block))])
-        index.append(np.stack([column, start + row]))
+        index.append(np.stack([nodes[column], nodes[start + row]]))
         values.append(block[row, column])
+    order = np.lexsort(np.concatenate(index, axis=1))
     tensors = {
-        "rrwp": np.concatenate(own),
-        "rrwp_index": np.concatenate(index, axis=1),
-        "rrwp_val": np.concatenate(values),
+        "rrwp_index": np.concatenate(index, axis=1)[:, order],
+        "rrwp_val": np.concatenate(values)[order],
     }
-    return of_nodes(graph, tensors, {"pairs": pairs}, graph.doubts)
+    own = tensors["rrwp_index"][0] == tensors["rrwp_index"][1]
+    return of_nodes(graph, {"rrwp": tensors["rrwp_val"][own], **tensors}, {"pairs": pairs}, graph.doubts)

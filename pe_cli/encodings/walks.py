@@ -24,9 +24,14 @@ def return_probabilities(adjacency: Rows, steps: int, *, symmetric: bool) -> NDA
     replaced by D^-½ A D^-½, whose powers are their own transposes.
     """
     walk = _transitions(adjacency, symmetric)
-    if walk.size <= DENSE:
-        return _dense(walk.dense(), steps)
-    return _by_blocks(walk.sparse(), steps, symmetric)
+    going = np.diff(walk.starts) > 0  # from the others no walk returns, nor does one that meets them
+    nodes, place = np.flatnonzero(going), np.cumsum(going) - 1
+    found = np.zeros((walk.size, steps))
+    if nodes.size:
+        walk = walk.only(going[walk.columns]).block(nodes, place)
+        dense = walk.size <= DENSE
+        found[nodes] = _dense(walk.dense(), steps) if dense else _by_blocks(walk.sparse(), steps, symmetric)
+    return found
 
 
 def from_each_node(adjacency: Rows, steps: int) -> Iterator[tuple[int, NDArray[np.float64]]]:

@@ -93,7 +93,11 @@ def test_weighted_paths_take_the_least_of_parallel_edges(monkeypatch, dense):
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("way", ["matrix", "sparse blocks"])
 def test_relative_walks_against_dense_powers(monkeypatch, directed, way):
-    g = random_graph(60, 4, weights=np.random.default_rng(1).random(120) * 3, directed=directed)
+    weights = np.random.default_rng(1).random(120) * 3
+    g = random_graph(60, 4, weights=weights, directed=directed)
+    g = Graph(
+        80, 2 + g.edges + g.edges // 20, weights, directed=directed
+    )  # with nodes between that no edge joins
     if way != "matrix":
         monkeypatch.setattr(walks, "DENSE", 1)
         monkeypatch.setattr(walks, "BLOCK", 2000)
