@@ -12,7 +12,8 @@ from pe_cli.encodings.graph_tables import of_nodes, require_nodes, require_weigh
 from pe_cli.errors import PeError
 from pe_cli.memory import require_memory
 from pe_cli.signature import Tensors, require_named
-from pe_cli.structures import GraphLike, as_graph
+from pe_cli.structures import Graph, GraphLike, as_graph
+from pe_cli.structures.graph import Rows
 
 Loops: TypeAlias = Literal["keep", "drop"]
 Pairs: TypeAlias = Literal["sparse", "dense"]
@@ -44,11 +45,7 @@ def random_walk(graph: GraphLike, steps: int, *, loops: Loops = "keep", space_di
     PeError
         For steps < 1, a graph without nodes, negative weights, or more memory than there is.
     """
-    graph = as_graph(graph)
-    require_nodes(graph, steps, "--steps")
-    require_named(Loops, loops=loops)
-    adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
-    require_weights(graph, adjacency)
+    graph, adjacency = _walked(graph, steps, loops)
     found = walks.return_probabilities(adjacency, steps, symmetric=not graph.directed)
     if abs(space_dim) / 2 * math.log(steps) > LARGEST_EXPONENT:
         raise PeError(f"--space-dim {space_dim} and --steps {steps}: the factors would be beyond float32")
@@ -88,12 +85,8 @@ def rrwp(graph: GraphLike, steps: int, *, loops: Loops = "keep", form: Pairs = "
     PeError
         For steps < 1, a graph without nodes, negative weights, or more memory than there is.
     """
-    graph = as_graph(graph)
-    require_nodes(graph, steps, "--steps")
-    require_named(Loops, loops=loops)
     require_named(Pairs, form=form)
-    adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
-    require_weights(graph, adjacency)
+    graph, adjacency = _walked(graph, steps, loops)
     n, less = graph.num_nodes, "use fewer --steps, or a part of the graph"
     joined = np.diff(adjacency.starts) > 0
     joined[adjacency.columns] = True  # from the others no walk goes anywhere
@@ -124,3 +117,13 @@ def rrwp(graph: GraphLike, steps: int, *, loops: Loops = "keep", form: Pairs = "
     }
     own = tensors["rrwp_index"][0] == tensors["rrwp_index"][1]
     return of_nodes(graph, {"rrwp": tensors["rrwp_val"][own], **tensors}, {"pairs": pairs}, graph.doubts)
+
+
+def _walked(graph: GraphLike, steps: int, loops: Loops) -> tuple[Graph, Rows]:
+    """The graph and the weights along which to walk, checked."""
+    graph = as_graph(graph)
+    require_nodes(graph, steps, "--steps")
+    require_named(Loops, loops=loops)
+    adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
+    require_weights(graph, adjacency)
+    return graph, adjacency
