@@ -56,6 +56,10 @@ def diff_command(
     for option, value in (("--atol", atol), ("--rtol", rtol)):
         if not math.isfinite(value):
             raise PeError(f"{option} {value}: a finite number is needed")
+    if plot:
+        from pe_cli.render.plots.canvas import refuse_inputs
+
+        refuse_inputs(plot, a, b)
     tolerance = Tolerance(atol, rtol, ulp)
     named = (
         tensor_a is not None or split_spec(a)[1] is not None,

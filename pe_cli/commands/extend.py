@@ -184,7 +184,7 @@ def extend_command(
     if plot:
         from pe_cli.render.plots.canvas import require_picture
 
-        require_picture(plot, force=force, beside=output)
+        require_picture(plot, force=force, beside=output, inputs=(source, config))
     if Path(source).is_dir():
         _extend_folder(source, request, target, config)
     else:

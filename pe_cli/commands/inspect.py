@@ -55,6 +55,10 @@ def inspect_command(
     Example:
       pe gen rope --len 4096 --dim 128 | pe inspect -
     """
+    if plot:
+        from pe_cli.render.plots.canvas import refuse_inputs
+
+        refuse_inputs(plot, source)
     if _is_configuration(source):
         which = {"component": component, "layer_type": layer_type, "seq_len": seq_len}
         _inspect_model(source, which, json=json, plot=plot, force=force)

@@ -246,3 +246,37 @@ def test_frequencies_alone_have_a_picture() -> None:
 def test_a_checkpoint_of_which_headers_were_read_says_what_to_give() -> None:
     with pytest.raises(PeError, match="give --values"):
         plot_tensors({}, "made.png", lengths={}, force=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "inspect pin.npy",
+        "inspect model",
+        "inspect model/config.json",
+        "extend pin.npy --len 20 -o o.npy",
+        "extend model --len 20 -o longer",
+        "diff pin.npy x.npy",
+        "diff x.npy pin.npy",
+    ],
+)
+def test_a_picture_never_takes_the_place_of_what_is_drawn(command: str, folder: Path, capfd: Any) -> None:
+    (folder / "model").mkdir()
+    (folder / "model/config.json").write_text('{"model_type": "bert", "hidden_size": 8}')
+    np.save("pin.npy", np.eye(12, 8))
+    pinned = folder / ("model/config.json" if "model" in command else "pin.npy")
+    before = pinned.read_bytes()
+    (folder / "pp.png").symlink_to(pinned)
+    assert run([*command.split(), "--plot", "pp.png", "--force"]) == 2
+    assert "pp.png is also the input" in capfd.readouterr().err
+    assert pinned.read_bytes() == before
+    assert not (folder / "o.npy").exists()
+
+
+def test_a_picture_without_room_is_named(folder: Path, capfd: Any) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("there is no /dev/full")
+    (folder / "pp.png").symlink_to(full)
+    assert run(["inspect", "e.npy", "--plot", "pp.png", "--force"]) == 2
+    assert "cannot write pp.png: No space left on device" in capfd.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from pe_cli.errors import PeError
+from pe_cli.formats import refuse_same_file
 from pe_cli.formats.atomic import open_output
+from pe_cli.sources import STDIN, split_spec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,8 +38,14 @@ class _NotYetError(Exception):
     """A file could be opened; it is not to appear yet."""
 
 
-def require_picture(path: str, *, force: bool, beside: str | None = None) -> None:
-    """Refuse a picture that cannot be written before the file `beside` it is: both appear, or neither does."""
+def require_picture(
+    path: str, *, force: bool, beside: str | None = None, inputs: Sequence[str | None] = ()
+) -> None:
+    """Refuse a picture that cannot be written before the file `beside` it is: both appear, or neither does.
+
+    `inputs` are what the command reads, as they were typed.
+    """
+    refuse_inputs(path, *inputs)
     if Path(path).suffix.lower() not in SUFFIXES:
         raise PeError(f"--plot {path}: the name must end in {', '.join(SUFFIXES)}")
     if beside and os.path.realpath(path) == os.path.realpath(beside):
@@ -45,6 +54,18 @@ def require_picture(path: str, *, force: bool, beside: str | None = None) -> Non
         raise PeError(MISSING)
     with suppress(_NotYetError), open_output(path, force=force):
         raise _NotYetError
+
+
+def refuse_inputs(path: str, *inputs: str | None) -> None:
+    """Refuse a picture in the place of an input, also through a link: `FILE`, `FILE:TENSOR`, `-` or a folder's files."""
+    for given in filter(None, inputs):
+        file = split_spec(given)[0]
+        if file == "-":
+            refuse_same_file(path, STDIN)
+        elif Path(file).is_dir():
+            refuse_same_file(path, *Path(file).iterdir())
+        else:
+            refuse_same_file(path, file)
 
 
 def write(drawings: Sequence[Drawing], path: str, *, force: bool, title: str | None = None) -> None:
@@ -57,11 +78,7 @@ def write(drawings: Sequence[Drawing], path: str, *, force: bool, title: str | N
     shown = drawings[:MOST_DRAWINGS]
     columns = 2 if len(shown) in (2, 4) else min(len(shown), WIDE)
     rows = -(-len(shown) // columns)
-    with (
-        _plain_style(),
-        open_output(path, force=force) as output,
-        open(output.fd, "wb", closefd=False) as stream,
-    ):
+    with _plain_style(), open_output(path, force=force) as output:
         figure, axes = _figure(columns, rows)
         for ax, drawing in zip(axes, shown, strict=False):
             drawing(ax)
@@ -69,7 +86,9 @@ def write(drawings: Sequence[Drawing], path: str, *, force: bool, title: str | N
             unused.set_axis_off()
         if title:
             figure.suptitle("\n".join(textwrap.wrap(title, CHARACTERS * columns)), fontsize="medium")
-        figure.savefig(stream, format=suffix[1:], metadata=SUFFIXES[suffix])
+        picture = io.BytesIO()  # so that a full disk is met by our own writing, which names the file
+        figure.savefig(picture, format=suffix[1:], metadata=SUFFIXES[suffix])
+        output.put(picture.getbuffer(), 0)
 
 
 def line_colours(count: int) -> list[Any]:
