@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.errors import PeError
-from pe_cli.formats import TensorSpec
 from pe_cli.sources import Source, open_source
 from pe_cli.surgery import containers
 from pe_cli.surgery.config import Edit, ModelConfig, edited, read_config
@@ -88,7 +87,7 @@ def extend_folder(
         if watch is not None:
             plan.watch_first(watch)
         result = Result(plan)
-        texts = dict(_texts(folder, plan, config, tensors))
+        texts = dict(_texts(folder, plan, config))
         with _new_folder(target, force) as new:
             for name, source in sources.items():
                 _shard(result, source, name, new, metadata)
@@ -112,15 +111,7 @@ def _shards(folder: Path) -> list[str]:
     """The files that hold the weights: safetensors first, then torch."""
     for index, single in ((INDEX, SINGLE), ("pytorch_model.bin.index.json", "pytorch_model.bin")):
         if (folder / index).is_file():
-            names = sorted(set(read_json(folder / index).get("weight_map", {}).values()))
-            missing = [name for name in names if not (folder / name).is_file()]
-            if missing or not names:
-                raise PeError(
-                    f"{folder / index} names {missing[0] if missing else 'no files'}, which is not there"
-                )
-            if any(os.sep in name or name.startswith(".") for name in names):
-                raise PeError(f"{folder / index} names files outside the folder")
-            return names
+            return _named(folder / index)
         if (folder / single).is_file():
             return [single]
     others = sorted(path.name for path in folder.glob("*.safetensors"))
@@ -132,13 +123,37 @@ def _shards(folder: Path) -> list[str]:
     )
 
 
+def _named(index: Path) -> list[str]:
+    """The files that an index names, all of them there and in its own folder."""
+    data = read_json(index)
+    weights = data.get("weight_map")
+    if not isinstance(weights, dict):
+        raise PeError(f"{index}: weight_map is {_said(weights)}, not an object of tensor and file names")
+    for tensor, name in weights.items():
+        if not isinstance(name, str):
+            raise PeError(f"{index}: weight_map gives {_said(name)} for {tensor}, not the name of a file")
+        if os.sep in name or name.startswith("."):
+            raise PeError(f"{index} names {name}, which is outside the folder")
+        if not (index.parent / name).is_file():
+            raise PeError(f"{index} names {_said(name)}, which is not there")
+    if not weights:
+        raise PeError(f"{index} names no files: weight_map is empty")
+    if not isinstance(data.get("metadata"), (dict, type(None))):
+        raise PeError(f"{index}: metadata is {_said(data['metadata'])}, not an object")
+    return sorted(set(weights.values()))
+
+
+def _said(value: Any) -> str:
+    return json.dumps(value)[:40]
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PeError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PeError(f"{path} is not JSON: {error}") from error
     if not isinstance(data, dict):
         raise PeError(f"{path} is not a JSON object")
@@ -229,20 +244,20 @@ def _new_folder(target: Path | None, force: bool) -> Iterator[Path | None]:
 
 
 def _texts(
-    folder: Path, plan: Plan, config: ModelConfig | None, tensors: Mapping[str, TensorSpec]
+    folder: Path, plan: Plan, config: ModelConfig | None
 ) -> Iterator[tuple[str, tuple[str, tuple[Edit, ...]]]]:
     """JSON files that change: name, new text and the fields that differ."""
     limits = Limits.of(plan)
     for name, change in (
         ("config.json", lambda data: edited(data, plan.edits)),
-        (INDEX, lambda data: _index(data, plan, tensors)),
+        (INDEX, lambda data: _index(data, plan)),
         *((name, getattr(limits, method)) for name, method in LIMITED),
     ):
         path = folder / name
         if not path.is_file() or (name == "config.json" and config is None):
             continue
-        old = path.read_text(encoding="utf-8")
         data = read_json(path)
+        old = path.read_text(encoding="utf-8")
         changer: Callable[[dict[str, Any]], dict[str, Any]] = change
         new = changer(json.loads(json.dumps(data)))
         if new != data:
@@ -269,8 +284,8 @@ def _written(data: dict[str, Any], like: str) -> str:
     return text + "\n" if like.endswith("\n") else text
 
 
-def _index(data: dict[str, Any], plan: Plan, tensors: Mapping[str, TensorSpec]) -> dict[str, Any]:
-    about = data.get("metadata", {})
+def _index(data: dict[str, Any], plan: Plan) -> dict[str, Any]:
+    about = data.get("metadata") or {}
     for change in plan.changes():
         new = plan.new_spec(change.old)
         if isinstance(about.get("total_size"), int):

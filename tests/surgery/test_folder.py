@@ -155,6 +155,33 @@ def test_no_weights(tmp_path: Path) -> None:
         extended(tmp_path, None, length=9)
 
 
+INDEX = "model.safetensors.index.json"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"weight_map": None}, "weight_map is null, not an object of tensor and file names"),
+        ({"weight_map": [1]}, r"weight_map is \[1\], not an object of tensor and file names"),
+        ({"weight_map": {}}, "names no files: weight_map is empty"),
+        ({"weight_map": {"a": 1}}, "weight_map gives 1 for a, not the name of a file"),
+        ({"weight_map": {"a": "b"}}, 'names "b", which is not there'),
+        ({"weight_map": {"a": "../b"}}, "names ../b, which is outside the folder"),
+        ({"metadata": [1]}, r"metadata is \[1\], not an object"),
+    ],
+)
+def test_an_index_that_is_none(changes: dict[str, Any], said: str, model: Path) -> None:
+    write(model / INDEX, {**read(model / INDEX), **changes})
+    with pytest.raises(PeError, match=rf"^\S*/{INDEX}:? {said}$"):
+        extended(model, None, length=1024)
+
+
+def test_an_index_without_metadata(model: Path, tmp_path: Path) -> None:
+    write(model / INDEX, {**read(model / INDEX), "metadata": None})
+    extended(model, tmp_path / "new", length=1024)
+    assert (tmp_path / "new" / INDEX).read_bytes() == (model / INDEX).read_bytes()
+
+
 def test_one_field_for_two_tables(tmp_path: Path) -> None:
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     save_file(
