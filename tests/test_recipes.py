@@ -1,4 +1,4 @@
-"""Each recipe of the documentation, pasted as it stands into an empty folder."""
+"""Each recipe of the documentation, pasted as it stands."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
 BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What is written: `-o NAME`, `--plot NAME`, `> NAME`, np.save("NAME", …), GGUFWriter("NAME", …).
+WRITES = re.compile(r"(?: -o | --plot |(?<=[^-])> ?(?=\w)|np\.save\(|Writer\()([^\s,)]+)")
 PAGES = ("recipes.md", "pictures/README.md")
 
 
@@ -91,6 +93,29 @@ def test_a_recipe_works_as_it_stands(name: str, tmp_path: Path, environment: dic
     folder = tmp_path / "work"
     folder.mkdir()
     follow([block for block in RECIPES[name] if not block.needs], folder, environment)
+
+
+def test_all_recipes_can_be_pasted_into_one_folder(tmp_path: Path, environment: dict[str, str]) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    page = [block for name in PLAIN if name.startswith("recipes.md") for block in RECIPES[name]]
+    follow([block for block in page if not block.needs], folder, environment)
+
+
+def written(parts: list[Block]) -> set[str]:
+    """The names that the blocks of a recipe write."""
+    text = "\n".join(block.text for block in parts)
+    return {name.strip("'\"").removeprefix("./") for name in WRITES.findall(text)}
+
+
+def test_no_two_recipes_write_the_same_name() -> None:
+    """Also those that need a library."""
+    owners: dict[str, list[str]] = {}
+    for recipe in (name for name in RECIPES if name.startswith("recipes.md")):
+        for name in written(RECIPES[recipe]):
+            owners.setdefault(name, []).append(recipe)
+    assert {"onnx.safetensors", "bert-1024/config.json", "factors.gguf", "yarn.png", "q.npy"} <= set(owners)
+    assert {name: recipes for name, recipes in owners.items() if len(recipes) > 1} == {}
 
 
 @pytest.mark.interop
