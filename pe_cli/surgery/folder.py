@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -17,6 +16,7 @@ from pe_cli.errors import PeError
 from pe_cli.sources import Source, open_source
 from pe_cli.surgery import containers
 from pe_cli.surgery.config import Edit, ModelConfig, edited, read_config
+from pe_cli.surgery.folder_target import Place, names_in
 from pe_cli.surgery.plan import Plan, make_plan
 from pe_cli.surgery.presets import Request
 from pe_cli.surgery.report import TableReport
@@ -73,8 +73,7 @@ def extend_folder(
 
     Errors: no weights, a target that exists, the errors of `make_plan`.
     """
-    if target is not None:
-        _check_target(folder, target, force)
+    place = None if target is None else Place.of(target, folder, force)
     shards = _shards(folder)
     config_path = folder / "config.json"
     config = read_config(config_path) if config_path.is_file() else None
@@ -88,23 +87,20 @@ def extend_folder(
             plan.watch_first(watch)
         result = Result(plan)
         texts = dict(_texts(folder, plan, config))
-        with _new_folder(target, force) as new:
+
+        def build(new: Path | None) -> None:
             for name, source in sources.items():
                 _shard(result, source, name, new, metadata)
             for entry in sorted(folder.iterdir()):
                 if entry.name not in shards:
                     _other(result, entry, texts, new, {spec.suffix for spec in map(Path, shards)})
+
+        if place is None:
+            build(None)
+        else:
+            place.fill({*names_in(folder), *(_written_name(name) for name in shards)}, build)
         result.reports.sort(key=lambda report: list(plan.tables).index(report.name))
     return result
-
-
-def _check_target(folder: Path, target: Path, force: bool) -> None:
-    if target.resolve() == folder.resolve() or folder.resolve() in target.resolve().parents:
-        raise PeError(f"{target} is the model itself or inside it; give a folder elsewhere")
-    if target.exists() and not force:
-        raise PeError(f"{target} exists and is not overwritten; add --force to replace it")
-    if target.exists() and not (target / "config.json").exists() and any(target.iterdir()):
-        raise PeError(f"{target} is no model folder, and is not replaced; remove it yourself")
 
 
 def _shards(folder: Path) -> list[str]:
@@ -160,6 +156,11 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
+def _written_name(shard: str) -> str:
+    """What a file of weights is called in the new folder, where it is a safetensors file."""
+    return SINGLE if shard == "pytorch_model.bin" else str(Path(shard).with_suffix(".safetensors"))
+
+
 def _shard(result: Result, source: Source, name: str, new: Path | None, metadata: Mapping[str, str]) -> None:
     plan = result.plan
     changes = {tensor: change for tensor in source.tensors if (change := plan.change(tensor)) is not None}
@@ -173,7 +174,7 @@ def _shard(result: Result, source: Source, name: str, new: Path | None, metadata
         tables={t: c for t, c in plan.tables.items() if t in changes},
         buffers={t: c for t, c in plan.buffers.items() if t in changes},
     )
-    written = SINGLE if torch and name == "pytorch_model.bin" else str(Path(name).with_suffix(".safetensors"))
+    written = _written_name(name)
     if torch and written != SINGLE:
         raise PeError(f"{name} is one of several torch files; convert the model to safetensors first")
     if new is None:
@@ -215,32 +216,6 @@ def _link(source: Path, target: Path) -> None:
         os.link(os.path.realpath(source), target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-@contextmanager
-def _new_folder(target: Path | None, force: bool) -> Iterator[Path | None]:
-    """A folder beside `target` that takes its name when all is done, or is removed."""
-    if target is None:
-        yield None
-        return
-    try:
-        building = Path(tempfile.mkdtemp(prefix=".pe-", dir=target.absolute().parent))
-    except OSError as error:
-        raise PeError(f"cannot write {target}: {error.strerror}; make its parent folder first") from error
-    try:
-        yield building
-        building.chmod(0o755)
-        if target.exists() and force:
-            old = building.with_name(building.name + ".old")
-            os.replace(target, old)
-            os.replace(building, target)
-            shutil.rmtree(old)
-        else:
-            os.replace(building, target)
-    except BaseException:
-        with suppress(OSError):
-            shutil.rmtree(building)
-        raise
 
 
 def _texts(

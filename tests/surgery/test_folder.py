@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +16,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from pe_cli.errors import PeError
+from pe_cli.surgery import folder_target
 from pe_cli.surgery.folder import Limits, Result, extend_folder
 from pe_cli.surgery.presets import Request
 
@@ -148,6 +154,222 @@ def test_an_existing_folder(model: Path, tmp_path: Path) -> None:
     extended(model, tmp_path / "one", length=1024)
     extend_folder(model, tmp_path / "one", Request(length=700), metadata={}, force=True)
     assert read(tmp_path / "one" / "config.json")["max_position_embeddings"] == 700
+
+
+def replaced(folder: Path, target: Path, length: int = 700) -> Result:
+    return extend_folder(folder, target, Request(length=length), metadata={}, force=True)
+
+
+def rows(folder: Path) -> int:
+    return int(read(folder / "config.json")["max_position_embeddings"])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_target_that_holds_the_model(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    before = contents(tmp_path)
+    (tmp_path / "model" / "way out").symlink_to(tmp_path)
+    for target in (tmp_path, model, model / "way out", model / "way out" / "model" / "new"):
+        with pytest.raises(PeError, match=r"holds the model itself|the model itself or inside it"):
+            replaced(model, target)
+    (model / "way out").unlink()
+    assert contents(tmp_path) == before
+
+
+def test_a_target_that_the_model_links_to(model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "first")
+    shard = "model-00002-of-00002.safetensors"
+    (model / shard).unlink()
+    (model / shard).symlink_to(f"../first/{shard}")
+    with pytest.raises(PeError, match=rf"first holds what \S*/model/{shard} of the model links to"):
+        replaced(model, tmp_path / "first")
+    assert rows(tmp_path / "first") == 512
+
+
+def test_what_the_new_model_does_not_have_is_not_lost(model: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    shutil.copytree(model, new)
+    (new / "thesis.txt").write_text("years of work")
+    with pytest.raises(
+        PeError, match=r"new holds thesis\.txt, which the new model does not have: move it, or"
+    ):
+        replaced(model, new)
+    (new / "1_Pooling" / "mine").write_text("mine")
+    (new / "README.md").mkdir()
+    (new / "runs" / "1").mkdir(parents=True)
+    (new / "links").symlink_to(tmp_path)
+    with pytest.raises(PeError, match=r"holds README\.md/, links/, runs/ and 2 more, which .* move them, or"):
+        replaced(model, new)
+    assert (new / "thesis.txt").exists()
+    assert rows(new) == 512
+    for name in ("README.md", "runs"):
+        shutil.rmtree(new / name)
+    for name in ("links", "thesis.txt", "1_Pooling/mine"):
+        (new / name).unlink()
+    replaced(model, new)
+    assert rows(new) == 700
+    assert sorted(os.listdir(tmp_path)) == ["model", "new"]
+
+
+def test_what_comes_into_the_target_meanwhile(model: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    extended(model, new, length=600)
+
+    def watch(*tables: Any) -> None:
+        (new / "thesis.txt").write_text("just saved")
+
+    with pytest.raises(PeError, match=r"holds thesis\.txt"):
+        extend_folder(model, new, Request(length=700), metadata={}, force=True, watch=watch)
+    assert (new / "thesis.txt").exists()
+    assert rows(new) == 600
+    shutil.rmtree(new)
+
+    def appear(*tables: Any) -> None:
+        new.mkdir()
+
+    with pytest.raises(PeError, match=r"new exists and is not overwritten"):
+        extend_folder(model, new, Request(length=700), metadata={}, watch=appear)
+    assert sorted(os.listdir(tmp_path)) == ["model", "new"]
+
+
+def test_a_folder_of_weights_alone_can_be_replaced(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    save_file({TABLE: RNG.standard_normal((512, 8))}, tmp_path / "model" / "model.safetensors")
+    for length in (600, 700):
+        replaced(tmp_path / "model", tmp_path / "new", length)
+        assert load_file(tmp_path / "new" / "model.safetensors")[TABLE].shape == (length, 8)
+
+
+def test_links_and_files_as_targets(model: Path, tmp_path: Path) -> None:
+    extended(model, tmp_path / "real", length=600)
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link"
+    link.symlink_to("../real")
+    replaced(model, link)
+    assert os.readlink(link) == "../real"
+    assert rows(tmp_path / "real") == 700
+    assert os.listdir(tmp_path / "elsewhere") == ["link"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PeError, match=r"/file is no folder; give the name of a new one$"):
+        replaced(model, tmp_path / "file")
+    for text in ("missing", "link"):
+        link.unlink()
+        link.symlink_to(text)
+        with pytest.raises(PeError, match=r"/elsewhere/link is a link that leads nowhere; remove it"):
+            replaced(model, link)
+    with pytest.raises(PeError, match=r"^cannot write \S*/a/b: there is no folder \S*/a; make it first$"):
+        replaced(model, tmp_path / "a" / "b")
+    with pytest.raises(PeError, match=r"^cannot write \S*/file/b: Not a directory"):
+        replaced(model, tmp_path / "file" / "b")
+
+
+@pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
+def test_modes_are_those_of_any_new_folder(mask: int, model: Path, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        extended(model, tmp_path / "new", length=600)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o777 & ~mask
+    (tmp_path / "new").chmod(0o710)
+    replaced(model, tmp_path / "new")
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o710
+
+
+@pytest.mark.parametrize("last", [1, 2, 3])
+def test_without_an_exchange_the_old_folder_comes_back(
+    last: int, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted before the first rename, between the two, or not at all."""
+    extended(model, tmp_path / "new", length=600)
+    monkeypatch.setattr(folder_target, "renamed", lambda *_: False)
+    rename, count = os.rename, 0
+
+    def interrupted(source: Path, target: Path) -> None:
+        nonlocal count
+        count += 1
+        if count == last:
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    if last < 3:
+        with pytest.raises(KeyboardInterrupt):
+            replaced(model, tmp_path / "new")
+    else:
+        replaced(model, tmp_path / "new")
+    assert rows(tmp_path / "new") == (700 if last == 3 else 600)
+    assert sorted(os.listdir(tmp_path)) == ["model", "new"]
+
+
+def test_an_interrupted_removal_is_finished(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extended(model, tmp_path / "new", length=600)
+    rmtree, calls = shutil.rmtree, []
+
+    def interrupted(folder: Path, **options: Any) -> None:
+        calls.append(folder)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        rmtree(folder, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        replaced(model, tmp_path / "new")
+    assert rows(tmp_path / "new") == 700
+    assert sorted(os.listdir(tmp_path)) == ["model", "new"]
+
+
+def test_all_is_on_the_disk_before_a_folder_is_replaced(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync, rename = os.fsync, folder_target.renamed
+    flushed: list[str] = []
+    at_exchange: list[str] = []
+
+    def noted(fd: int) -> None:
+        flushed.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+        fsync(fd)
+
+    def renamed(source: Path, target: Path, flag: int) -> bool:
+        if flag == folder_target.EXCHANGE:
+            at_exchange.extend(flushed)
+        return rename(source, target, flag)
+
+    extended(model, tmp_path / "new", length=600)
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(folder_target, "renamed", renamed)
+    replaced(model, tmp_path / "new")
+    names = {path.name for path in (tmp_path / "new").rglob("*")}
+    assert names <= set(at_exchange)
+    assert any(name.startswith(".pe-") for name in at_exchange)
+
+
+def test_read_only_folders_are_replaced(model: Path, tmp_path: Path) -> None:
+    (model / "1_Pooling").chmod(0o555)
+    for length in (600, 700):
+        replaced(model, tmp_path / "new", length)
+    assert rows(tmp_path / "new") == 700
+    assert sorted(os.listdir(tmp_path)) == ["model", "new"]
+    for folder in (model, tmp_path / "new"):
+        (folder / "1_Pooling").chmod(0o755)
+
+
+@pytest.mark.parametrize("room", [10, 50])
+def test_a_full_disk_names_what_was_typed(room: int, model: Path, tmp_path: Path) -> None:
+    """As far as a limit on the size of files is like a full disk: too small for the weights, or for what is copied."""
+    (model / "vocab.txt").write_bytes(bytes(100_000))
+    limit = f'ulimit -f {room}; exec "{sys.executable}" -m pe_cli extend model --len 600 -o new'
+    done = subprocess.run(["bash", "-c", limit], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("pe: cannot write new")
+    assert ".pe-" not in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert os.listdir(tmp_path) == ["model"]
 
 
 def test_no_weights(tmp_path: Path) -> None:
