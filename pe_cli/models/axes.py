@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pe_cli.models.layers import Rope
@@ -63,8 +64,11 @@ def axis_count(parameters: dict[str, Any]) -> int:
 
 def _grid(ledger: Ledger) -> tuple[int, ...] | None:
     image, patch = ledger.geometry_like("image_size"), ledger.geometry_like("patch_size")
-    if image is None or patch is None:
-        return None
+    return None if image is None or patch is None else grid_of(ledger, image, patch)
+
+
+def grid_of(ledger: Ledger, image: Found, patch: Found) -> tuple[int, ...]:
+    """Rows and columns of patches."""
     sides = tuple(i // p for i, p in zip(_pair(ledger, image), _pair(ledger, patch), strict=True))
     ledger.origins["grid"] = f"image_size {image.value} / patch_size {patch.value}"
     return sides
@@ -72,11 +76,12 @@ def _grid(ledger: Ledger) -> tuple[int, ...] | None:
 
 def _pair(ledger: Ledger, found: Found) -> tuple[int, int]:
     value = found.value
-    if isinstance(value, (list, tuple)):
-        if len(value) != 2:
-            raise ledger.wrong(found, "a number or [height, width]", "[224, 224]")
-        return int(value[0]), int(value[1])
-    return ledger.whole(found), ledger.whole(found)
+    if not isinstance(value, (list, tuple)):
+        return ledger.whole(found), ledger.whole(found)
+    if len(value) != 2:
+        raise ledger.wrong(found, "a number or [height, width]", "[224, 224]")
+    height, width = (ledger.whole(replace(found, value=side)) for side in value)
+    return height, width
 
 
 def section_arguments(ledger: Ledger, rope: Rope, width: int) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pe_cli.errors import PeError
@@ -14,8 +13,9 @@ from pe_cli.models.components import choose
 from pe_cli.models.defaults import known_types
 from pe_cli.models.diffusion import CLASS_KEY, resolve_denoiser
 from pe_cli.models.read import Configuration, is_gguf, read_configuration
-from pe_cli.models.resolved import Found, LearnedTableError, Ledger, Resolved
-from pe_cli.models.schemes import REFUSED, SCHEMES, Scheme
+from pe_cli.models.resolved import Ledger, Resolved
+from pe_cli.models.schemes import REFUSED, SCHEMES
+from pe_cli.models.unrotated import chosen_scheme, from_scheme
 
 
 def resolve(
@@ -82,13 +82,13 @@ def resolve_configuration(
         raise PeError(
             f"{chosen.file}: model type {chosen.model_type!r} {REFUSED[chosen.model_type]}, so no table follows from the configuration"
         )
-    scheme = _scheme(ledger, layer_type)
+    scheme = chosen_scheme(ledger, layer_type)
     if scheme is not None:
         if truncate is not None:
             raise PeError(f"{chosen.file}: --truncate is for YaRN, and this model uses {scheme.encoding}")
         if seq_len is not None:
             ledger.note(_same_at_every_length(seq_len))
-        return _not_rotary(ledger, scheme)
+        return from_scheme(ledger, scheme)
     _must_rotate(ledger)
     return _rotary(ledger, layer_type, seq_len, truncate)
 
@@ -201,100 +201,4 @@ def _must_rotate(ledger: Ledger) -> None:
     remedy = f"did you mean {near[0]!r}?" if near else "if it rotates, add rope_theta to the file"
     raise PeError(
         f"{config.file}: no rotary parameters in it, and model type {config.model_type!r} is not known here; {remedy}"
-    )
-
-
-def _scheme(ledger: Ledger, layer_type: str | None) -> Scheme | None:
-    """What the model uses instead of rotation, if it does."""
-    kind = ledger.config.values.get("position_embedding_type") or ledger.config.values.get(
-        "position_embeddings_type"
-    )
-    fitting = [s for s in SCHEMES.get(ledger.config.model_type, ()) if _applies(ledger, s)]
-    if kind == "rotary" or not fitting:
-        return None
-    if kind in ("relative_key", "relative_key_query"):
-        raise PeError(
-            f"{ledger.config.file}: position_embedding_type {kind!r} is Shaw's relative encoding, with a learned table that ends in "
-            "attention.self.distance_embedding.weight; `pe gen shaw` makes its index"
-        )
-    labels = [s.label for s in fitting if s.label]
-    if layer_type is not None:
-        named = [s for s in fitting if s.label == layer_type]
-        if not named:
-            raise layers.no_layer_type(ledger, layer_type, labels)
-        return named[0]
-    if len(labels) > 1:
-        ledger.warn(
-            f"{ledger.config.model_type} has a table each for {' and '.join(labels)}: this is the {labels[0]}'s (--layer-type)"
-        )
-    return fitting[0]
-
-
-def _applies(ledger: Ledger, scheme: Scheme) -> bool:
-    for key, (values, default) in scheme.when.items():
-        found = ledger.in_file(key)
-        if (default if found is None else found.value) not in values:
-            return False
-    return True
-
-
-def _not_rotary(ledger: Ledger, scheme: Scheme) -> Resolved:
-    config = ledger.config
-    parameters: dict[str, Any] = dict(scheme.fixed)
-    for name in scheme.fixed:
-        ledger.origins[name] = scheme.source
-    for name, (key, default) in scheme.takes.items():
-        found = ledger.in_file(key, *rotary_names(key))
-        if found is None and default is None:
-            continue
-        if found is None:
-            found = Found(default, f"the default of model type {config.model_type!r}", assumed=True)
-        elif isinstance(default, float):
-            ledger.number(found, positive=False)
-        else:
-            found = replace(found, value=ledger.whole(found, positive=False))
-        parameters[name] = ledger.record(name, found, key)
-    if scheme.encoding == "learned":
-        raise _learned_table(ledger, scheme, parameters)
-    if scheme.note:
-        ledger.note(scheme.note)
-    return Resolved(
-        file=config.file,
-        encoding=scheme.encoding,
-        parameters=parameters,
-        origins=ledger.origins,
-        model_type=config.model_type,
-        component=config.path,
-        layer_type=scheme.label or None,
-        layer_types=tuple(s.label for s in SCHEMES[config.model_type] if s.label),
-        warnings=tuple(ledger.warnings),
-        notes=tuple(ledger.notes),
-    )
-
-
-def rotary_names(key: str) -> tuple[str, ...]:
-    """Other names of a size, for configurations of another age."""
-    from pe_cli.models.resolved import SYNONYMS
-
-    for names in SYNONYMS.values():
-        if key in names:
-            return names
-    return ()
-
-
-def _learned_table(ledger: Ledger, scheme: Scheme, sizes: Mapping[str, Any]) -> LearnedTableError:
-    config = ledger.config
-    rows, dim = sizes.get("rows"), sizes.get("dim")
-    shape = (rows + scheme.offset, dim) if isinstance(rows, int) and isinstance(dim, int) else None
-    sized = f" of shape {shape}" if shape else ""
-    front = f", with {scheme.offset} rows in front of position 0" if scheme.offset else ""
-    return LearnedTableError(
-        f"{config.file}: {config.model_type} has a learned table{sized}{front}: it is no function of a configuration but lies "
-        f"in the checkpoint as the tensor that ends in {scheme.where}; `pe inspect CHECKPOINT` finds it, "
-        "`pe extend` lengthens it",
-        file=config.file,
-        model_type=config.model_type,
-        component=config.path,
-        where=scheme.where,
-        shape=shape,
     )

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from pe_cli.models.scheme import Scheme, fairseq, learned, sinusoidal
 
 T5_TAKES = {
     "num_buckets": ("relative_attention_num_buckets", 32),
     "max_distance": ("relative_attention_max_distance", 128),
 }
-FAIRSEQ_TAKES = {"dim": ("d_model", 1024), "padding_idx": ("pad_token_id", 1)}
 DEBERTA_TAKES = {
     "position_buckets": ("position_buckets", -1),
     "max_relative_positions": ("max_relative_positions", -1),
 }
+DEBERTA_LENGTH: dict[str, tuple[str, int] | None] = {
+    "max_relative_positions": ("max_position_embeddings", 512)
+}
 T5_BIAS = "block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-
-
-@dataclass(frozen=True)
-class Scheme:
-    """One encoding of a model type.
-
-    label : what `--layer-type` calls it, where a model has several
-    when : keys with the values that choose it, and the class default: {key: (values, default)}
-    encoding : its name in the catalogue, or "learned" for a table in the checkpoint
-    takes : parameter of the encoding: (key of the configuration, default of the class); a whole number unless the default is a float
-    fixed : parameters that are the same in every model of the type
-    where : for a learned table the end of its tensor's name, and the rows in front of position 0
-    """
-
-    encoding: str
-    source: str
-    label: str = ""
-    when: dict[str, tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
-    takes: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    fixed: dict[str, Any] = field(default_factory=dict)
-    where: str = ""
-    offset: int = 0
-    note: str = ""
 
 
 def _t5(source: str, bias: str = T5_BIAS) -> tuple[Scheme, ...]:
@@ -49,34 +29,22 @@ def _t5(source: str, bias: str = T5_BIAS) -> tuple[Scheme, ...]:
     )
 
 
-def _fairseq(source: str) -> tuple[Scheme, ...]:
-    return (Scheme("sinusoidal", source, takes=FAIRSEQ_TAKES, fixed={"style": "fairseq"}),)
-
-
 def _patches(where: str, source: str) -> tuple[Scheme, ...]:
     """A learned table of image patches, with a row for the class token in most models."""
     return (Scheme("learned", source, where=where),)
 
 
-def _learned(where: str, rows: str, width: str, source: str, offset: int = 0) -> tuple[Scheme, ...]:
-    return (
-        Scheme(
-            "learned", source, takes={"rows": (rows, None), "dim": (width, None)}, where=where, offset=offset
-        ),
-    )
-
-
-def _bert(source: str, offset: int = 0) -> tuple[Scheme, ...]:
+def _bert(source: str, **rest: Any) -> tuple[Scheme, ...]:
     where = "embeddings.position_embeddings.weight"
-    return _learned(where, "max_position_embeddings", "hidden_size", source, offset)
+    return (learned(where, "max_position_embeddings", "hidden_size", source, **rest),)
 
 
 def _bart(source: str, offset: int) -> tuple[Scheme, ...]:
-    return _learned("embed_positions.weight", "max_position_embeddings", "d_model", source, offset)
+    return (learned("embed_positions.weight", "max_position_embeddings", "d_model", source, offset),)
 
 
 def _wpe(source: str) -> tuple[Scheme, ...]:
-    return _learned("wpe.weight", "n_positions", "n_embd", source)
+    return (learned("wpe.weight", "n_positions", "n_embd", source),)
 
 
 SCHEMES: dict[str, tuple[Scheme, ...]] = {
@@ -93,7 +61,7 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
             takes={"heads": ("n_heads", 16), "bias_max": ("attn_config.alibi_bias_max", 8.0)},
             fixed={"form": "mpt"},
         ),
-        *_learned("wpe.weight", "max_seq_len", "d_model", "llm-foundry, modeling_mpt.py"),
+        learned("wpe.weight", "max_seq_len", "d_model", "llm-foundry, modeling_mpt.py"),
     ),
     "falcon": (
         Scheme(
@@ -122,7 +90,7 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
         ),
     ),
     "deberta-v2": (
-        Scheme("deberta", "modeling_deberta_v2.py", when={"relative_attention": ((True,), False)}, takes=DEBERTA_TAKES),
+        Scheme("deberta", "modeling_deberta_v2.py", when={"relative_attention": ((True,), False)}, takes=DEBERTA_TAKES, below_one=DEBERTA_LENGTH),
         *_bert("modeling_deberta_v2.py"),
     ),
     "deberta": (
@@ -131,50 +99,24 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
             "modeling_deberta.py",
             when={"relative_attention": ((True,), False)},
             takes={"max_relative_positions": ("max_relative_positions", -1)},
+            below_one=DEBERTA_LENGTH,
+            fixed={"position_buckets": 0},
         ),
         *_bert("modeling_deberta.py"),
     ),
-    "m2m_100": _fairseq("modeling_m2m_100.py"),
-    "nllb-moe": _fairseq("modeling_nllb_moe.py"),
-    "xglm": _fairseq("modeling_xglm.py"),
-    "fsmt": _fairseq("modeling_fsmt.py"),
-    "speech_to_text": (
-        Scheme(
-            "sinusoidal",
-            "modeling_speech_to_text.py",
-            takes={"dim": ("d_model", 256), "padding_idx": ("pad_token_id", 1)},
-            fixed={"style": "fairseq"},
-        ),
-    ),
-    "kosmos-2_text_model": (
-        Scheme(
-            "sinusoidal",
-            "modeling_kosmos2.py",
-            takes={"dim": ("embed_dim", 2048), "padding_idx": ("pad_token_id", 1)},
-            fixed={"style": "fairseq"},
-        ),
-    ),
-    "marian": (
-        Scheme("sinusoidal", "modeling_marian.py", takes={"dim": ("d_model", 1024)}, fixed={"style": "paper-cat"}),
-    ),
-    "pegasus": (
-        Scheme("sinusoidal", "modeling_pegasus.py", takes={"dim": ("d_model", 1024)}, fixed={"style": "paper-cat"}),
-    ),
-    "pegasus_x": (
-        Scheme("sinusoidal", "modeling_pegasus_x.py", takes={"dim": ("d_model", 1024)}, fixed={"style": "t2t"}),
-    ),
-    "informer": (
-        Scheme("sinusoidal", "modeling_informer.py", takes={"dim": ("d_model", 64)}, fixed={"style": "paper-cat"}),
-    ),
-    "autoformer": (
-        Scheme("sinusoidal", "modeling_autoformer.py", takes={"dim": ("d_model", 64)}, fixed={"style": "paper-cat"}),
-    ),
-    "ctrl": (
-        Scheme("sinusoidal", "modeling_ctrl.py", takes={"dim": ("n_embd", 1280)}, fixed={"style": "paper-cat"}),
-    ),
-    "musicgen_decoder": (
-        Scheme("sinusoidal", "modeling_musicgen.py", takes={"dim": ("hidden_size", 1024)}, fixed={"style": "t2t-cossin"}),
-    ),
+    "m2m_100": (fairseq("modeling_m2m_100.py"),),
+    "nllb-moe": (fairseq("modeling_nllb_moe.py"),),
+    "xglm": (fairseq("modeling_xglm.py"),),
+    "fsmt": (fairseq("modeling_fsmt.py"),),
+    "speech_to_text": (fairseq("modeling_speech_to_text.py", width=256),),
+    "kosmos-2_text_model": (fairseq("modeling_kosmos2.py", "embed_dim", 2048),),
+    "marian": (sinusoidal("modeling_marian.py", "paper-cat", "d_model", 1024),),
+    "pegasus": (sinusoidal("modeling_pegasus.py", "paper-cat", "d_model", 1024),),
+    "pegasus_x": (sinusoidal("modeling_pegasus_x.py", "t2t", "d_model", 1024),),
+    "informer": (sinusoidal("modeling_informer.py", "paper-cat", "d_model", 64),),
+    "autoformer": (sinusoidal("modeling_autoformer.py", "paper-cat", "d_model", 64),),
+    "ctrl": (sinusoidal("modeling_ctrl.py", "paper-cat", "n_embd", 1280),),
+    "musicgen_decoder": (sinusoidal("modeling_musicgen.py", "t2t-cossin", "hidden_size", 1024),),
     "distilbert": (
         Scheme(
             "sinusoidal",
@@ -184,7 +126,7 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
             fixed={"style": "paper"},
             note="these are initial values: checkpoints hold the table as embeddings.position_embeddings.weight",
         ),
-        *_learned("embeddings.position_embeddings.weight", "max_position_embeddings", "dim", "modeling_distilbert.py"),
+        learned("embeddings.position_embeddings.weight", "max_position_embeddings", "dim", "modeling_distilbert.py"),
     ),
     "xlm": (
         Scheme(
@@ -194,7 +136,7 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
             takes={"dim": ("emb_dim", 2048)},
             fixed={"style": "paper"},
         ),
-        *_learned("position_embeddings.weight", "max_position_embeddings", "emb_dim", "modeling_xlm.py"),
+        learned("position_embeddings.weight", "max_position_embeddings", "emb_dim", "modeling_xlm.py"),
     ),
     "whisper": (
         Scheme(
@@ -218,11 +160,11 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
     "xlnet": (Scheme("transformer-xl", "modeling_xlnet.py", takes={"dim": ("d_model", 1024)}),),
     "gpt2": _wpe("modeling_gpt2.py"),
     "gpt_bigcode": _wpe("modeling_gpt_bigcode.py"),
-    "openai-gpt": _learned("positions_embed.weight", "n_positions", "n_embd", "modeling_openai.py"),
+    "openai-gpt": (learned("positions_embed.weight", "n_positions", "n_embd", "modeling_openai.py"),),
     "imagegpt": _wpe("modeling_imagegpt.py"),
-    "gpt_neo": _learned("wpe.weight", "max_position_embeddings", "hidden_size", "modeling_gpt_neo.py"),
-    "opt": _learned("decoder.embed_positions.weight", "max_position_embeddings", "hidden_size", "modeling_opt.py", 2),
-    "biogpt": _learned("embed_positions.weight", "max_position_embeddings", "hidden_size", "modeling_biogpt.py", 2),
+    "gpt_neo": (learned("wpe.weight", "max_position_embeddings", "hidden_size", "modeling_gpt_neo.py"),),
+    "opt": (learned("decoder.embed_positions.weight", "max_position_embeddings", "hidden_size", "modeling_opt.py", 2),),
+    "biogpt": (learned("embed_positions.weight", "max_position_embeddings", "hidden_size", "modeling_biogpt.py", 2),),
     **{name: _bart(f"modeling_{name}.py", 2) for name in ("bart", "mbart", "plbart", "mvp", "led", "trocr")},
     **{name: _bart(f"modeling_{name.replace('-', '_')}.py", 0) for name in ("blenderbot", "blenderbot-small", "bigbird_pegasus")},
     **{
@@ -230,11 +172,11 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
         for name in ("bert", "albert", "electra", "layoutlm", "mobilebert", "rembert", "squeezebert", "ernie", "big_bird", "megatron-bert")
     },
     **{
-        name: _bert(f"modeling_{name.replace('-', '_')}.py", 2)
+        name: _bert(f"modeling_{name.replace('-', '_')}.py", offset=2, counted=True)
         for name in ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "ibert", "data2vec-text")
     },
     **{
-        name: _learned("embeddings.position_embedding.weight", "max_position_embeddings", "hidden_size", f"modeling_{name.partition('_')[0]}.py")
+        name: (learned("embeddings.position_embedding.weight", "max_position_embeddings", "hidden_size", f"modeling_{name.partition('_')[0]}.py"),)
         for name in ("clip_text_model", "siglip_text_model", "metaclip_2_text_model", "siglip2_text_model")
     },
     **{
