@@ -51,7 +51,11 @@ class TensorReport:
 
 @dataclass
 class FileReport:
-    """A file and its tensors; `made_by` is what `pe` wrote about how it made them, `links` what the file leaves elsewhere."""
+    """A file and its tensors.
+
+    `made_by` is what `pe` wrote about how it made them, `links` what the file leaves elsewhere, `same_as` the tensors that
+    are others by a further name.
+    """
 
     label: str
     format: str
@@ -59,6 +63,7 @@ class FileReport:
     made_by: dict[str, Any] | None
     tensors: list[TensorReport]
     links: dict[str, str]
+    same_as: dict[str, str]
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -69,6 +74,7 @@ class FileReport:
             "made_by": self.made_by,
             "tensors": [tensor.as_dict() for tensor in self.tensors],
             "links": self.links,
+            "same_as": self.same_as,
         }
 
 
@@ -93,7 +99,9 @@ def look_at(source: Source, named: bool, *, values: bool) -> FileReport:
             others = {name: array for name, array in read.items() if name != report.spec.name}
             report.identified = identify(report.values, report.spec.name, others)
     made_by = _made_by(source.metadata)
-    return FileReport(source.label, source.format, source.metadata, made_by, reports, source.links)
+    same_as = {name: where for name, where in source.links.items() if name in source.tensors}
+    links = {name: where for name, where in source.links.items() if name not in source.tensors}
+    return FileReport(source.label, source.format, source.metadata, made_by, reports, links, same_as)
 
 
 def _read(source: Source, report: TensorReport) -> None:

@@ -6,8 +6,10 @@ list and find the datasets is parsed in a child process first, and what it must 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import IO, Any
 
 import h5py
@@ -22,6 +24,9 @@ from pe_cli.formats.probe import can_fork, from_child, survives
 from pe_cli.formats.stream import ByteInput
 
 _MAX_OBJECTS = 1_000_000
+_MAX_AGAIN = (
+    10_000  # of names in groups with several: in n groups, each in the one before twice, there are 2**n
+)
 _CACHE = 16 << 20
 _PROBE_SECONDS = 5
 _PROBE_BYTES_A_SECOND = 1 << 20
@@ -29,8 +34,34 @@ _MAX_PROBE_SECONDS = 120
 _UNPACKED_BYTES_A_SECOND = 4 << 20
 
 
+@dataclass(frozen=True)
+class _Way:
+    """A group on the way from the root: the path to it, where it lies in the file, and the group before.
+
+    `again` says that it, or one before, is known by another name.
+    """
+
+    prefix: str
+    address: Any
+    group: h5py.Group
+    again: bool = False
+    before: _Way | None = None
+
+    def passes(self, address: Any) -> bool:
+        """Whether the way comes by the object at `address`: into that, it would never end."""
+        way: _Way | None = self
+        while way is not None:
+            if way.address == address:
+                return True
+            way = way.before
+        return False
+
+
 class Hdf5Reader:
-    """An open HDF5 file; tensors are called by their path without the leading slash."""
+    """An open HDF5 file; tensors are called by their path without the leading slash.
+
+    A dataset that has several names is a tensor under each; `links` then has all but the first, and where that is.
+    """
 
     format = "hdf5"
 
@@ -117,27 +148,35 @@ class Hdf5Reader:
             self._raw.close()
 
     def _datasets(self) -> Iterator[tuple[str, h5py.Dataset]]:
-        """Every dataset that a chain of hard links reaches, each once, in the order of names."""
-        seen: set[Any] = set()
-        waiting: list[tuple[str, h5py.Group]] = [("", self._file["/"])]
+        """Every dataset that a chain of hard links reaches, by each of its names, in the order of names."""
+        root = self._file["/"]
+        first: dict[Any, str] = {address_of(root): ""}
+        again = 0
+        waiting = deque([_Way("", address_of(root), root)])
         while waiting:
-            prefix, group = waiting.pop(0)
-            for key in group:
-                link = group.get(key, getlink=True)
+            way = waiting.popleft()
+            for key in way.group:
+                path = f"{way.prefix}{key}"
+                link = way.group.get(key, getlink=True)
                 if not isinstance(link, h5py.HardLink):
-                    self.links[f"{prefix}{key}"] = _target(link) if link is not None else "nowhere"
+                    self.links[path] = _target(link) if link is not None else "nowhere"
                     continue
-                if len(seen) > _MAX_OBJECTS:
+                if len(first) > _MAX_OBJECTS:
                     raise PeError(f"{self._stream.label} has more than {_MAX_OBJECTS} HDF5 objects")
-                child = group[key]
-                address = h5py.h5o.get_info(child.id).addr
-                if address in seen:
+                child = way.group[key]
+                address = address_of(child)
+                if address in first and way.passes(address):
                     continue
-                seen.add(address)
+                again += way.again
+                if way.again and again > _MAX_AGAIN:
+                    continue
+                known = first.setdefault(address, path) != path
                 if isinstance(child, h5py.Group):
-                    waiting.append((f"{prefix}{key}/", child))
+                    waiting.append(_Way(f"{path}/", address, child, known or way.again, way))
                 elif isinstance(child, h5py.Dataset) and child.shape is not None:
-                    yield f"{prefix}{key}", child
+                    if known:
+                        self.links[path] = f"/{first[address]}"
+                    yield path, child
 
     def _refuse_elsewhere(self, name: str, creation: Any) -> None:
         if creation.get_layout() == h5py.h5d.VIRTUAL or creation.get_external_count():
@@ -173,6 +212,53 @@ class Hdf5Reader:
         return PeError(
             f"{self._stream.label} cannot be read as HDF5 ({reason}); it may be damaged or cut off"
         )
+
+
+def names_of(file: h5py.File, addresses: set[Any]) -> dict[Any, list[tuple[h5py.Group, str]]]:
+    """All hard links to the objects at `addresses`, as (group, key in it); each group is looked into once."""
+    found: dict[Any, list[tuple[h5py.Group, str]]] = {address: [] for address in addresses}
+    seen = {address_of(file["/"])}
+    waiting = deque([file["/"]])
+    while waiting:
+        group = waiting.popleft()
+        for key in group:
+            if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+                continue
+            child = group[key]
+            address = address_of(child)
+            if address in found:
+                found[address].append((group, key))
+            elif isinstance(child, h5py.Group) and address not in seen:
+                seen.add(address)
+                waiting.append(child)
+    return found
+
+
+def put_anew(file: h5py.File, old: h5py.Dataset, values: NDArray[Any]) -> h5py.Dataset:
+    """A dataset without a name that holds `values` as `old` holds its own: chunks, filters, byte order, attributes."""
+    creation = old.id.get_create_plist()
+    creation.set_obj_track_times(False)
+    most = tuple(
+        h5py.h5s.UNLIMITED if limit is None else n if limit == before else max(limit, n)
+        for limit, before, n in zip(old.maxshape, old.shape, values.shape, strict=True)
+    )
+    if creation.get_layout() == h5py.h5d.CHUNKED:
+        pairs = zip(creation.get_chunk(), most, strict=True)
+        creation.set_chunk(tuple(n if limit == h5py.h5s.UNLIMITED else min(n, limit) for n, limit in pairs))
+    else:
+        creation.set_layout(h5py.h5d.CONTIGUOUS)  # what is compact may have grown out of its header
+    same = np.dtype(old.dtype).newbyteorder("=") == values.dtype
+    kind = old.id.get_type() if same else h5py.h5t.py_create(values.dtype, logical=True)
+    space = h5py.h5s.create_simple(values.shape, most)
+    new = h5py.Dataset(h5py.h5d.create(file.id, None, kind, space, creation))
+    new[...] = values
+    for key, value in old.attrs.items():
+        new.attrs[key] = value
+    return new
+
+
+def address_of(thing: h5py.Group | h5py.Dataset) -> Any:
+    return h5py.h5o.get_info(thing.id).addr
 
 
 def _target(link: Any) -> str:

@@ -25,6 +25,8 @@ def show_file(report: FileReport) -> None:
         out.print(f"made by: {report.made_by.get('command')}")
     for name, where in report.links.items():
         out.print(f"{name} is a link to {where}, which is not followed", style="dim")
+    for name, where in report.same_as.items():
+        out.print(f"{name} is the same as {where}", style="dim")
     if report.tensors and (
         all(tensor.values is None for tensor in report.tensors) or len(report.tensors) > 4
     ):

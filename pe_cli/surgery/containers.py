@@ -47,8 +47,8 @@ def rewrite(
     """Write `source` with the changes of `plan` to `path` (None: standard output), and give the reports.
 
     What does not change keeps its bytes: from safetensors to safetensors, and from HDF5 to HDF5, all of the file;
-    into another format the values of all tensors. An `.npy` takes the one changed table alone, and of a GGUF, which
-    is not written, only the changed tables are taken.
+    into another format the values of all tensors. What has several names changes under each. An `.npy` takes the one
+    changed table alone, and of a GGUF, which is not written, only the changed tables are taken.
     """
     target = target_format(source, plan, path, format)
     refuse_same_file(path, source.stream.fd)
@@ -63,10 +63,11 @@ def rewrite(
         return _into_hdf5(source, plan, path, metadata=metadata, force=force)
     kept = plan.tables if target == "npy" or source.format == "gguf" else source.tensors
     names = {name: name or NAMELESS for name in kept}
+    twins = _twins(source, plan)
     specs = [
         replace(new, name=names[name])
         for name in kept
-        if (new := plan.new_spec(source.tensors[name])) is not None
+        if (new := plan.new_spec(source.tensors[twins.get(name, name)])) is not None
     ]
     for spec in specs:
         if spec.dtype not in READABLE:
@@ -83,14 +84,25 @@ def rewrite(
                 one, told = changed(source, plan, name)
                 made |= one
                 reports += told
-            if name in made:
-                sink.write(spec.name, 0, made.pop(name))
+            if (origin := twins.get(name, name)) in made:
+                sink.write(spec.name, 0, made[origin] if twins else made.pop(origin))
                 continue
             start = 0
             for rows in source.blocks(name):
                 sink.write(spec.name, start, rows)
                 start += len(rows) if rows.ndim else 1
     return reports
+
+
+def _twins(source: Source, plan: Plan) -> dict[str, str]:
+    """Tensors that do not change by the plan, but are by another name one that does: which."""
+    first = {name: source.links.get(name, f"/{name}") for name in source.tensors}
+    changing = {first[change.old.name]: change.old.name for change in plan.changes()}
+    return {
+        name: changing[place]
+        for name, place in first.items()
+        if place in changing and plan.change(name) is None
+    }
 
 
 def changed(
@@ -123,18 +135,35 @@ def _into_hdf5(
             raise PeError(f"{path} cannot seek, which HDF5 needs; write to a file")
         _copy(source, output)
         with os.fdopen(os.dup(output.fd), "r+b", buffering=0) as raw, h5py.File(raw, "r+") as file:
-            for change in plan.changes():
-                name = change.old.name
-                attributes = dict(file[name].attrs)
-                del file[name]
-                if name not in made:
-                    continue
-                dataset = file.create_dataset(name, data=made[name], track_times=False)
-                for key, value in attributes.items():
-                    dataset.attrs[key] = value
+            _put_datasets(source.label, file, [change.old.name for change in plan.changes()], made)
             for key, text in sorted(metadata.items()):
                 file.attrs[key] = text
     return reports
+
+
+def _put_datasets(label: str, file: Any, names: list[str], made: Mapping[str, NDArray[Any]]) -> None:
+    """Put the datasets `names` anew under every name they have, or take them out where nothing was made of them."""
+    from pe_cli.formats.hdf5 import address_of, names_of, put_anew
+
+    same: dict[Any, list[str]] = {}
+    for name in names:
+        same.setdefault(address_of(file[name]), []).append(name)
+    # All names are looked up first: what is put anew may come to lie where a changed dataset was.
+    links = names_of(file, set(same))
+    for address, (name, *others) in same.items():
+        for other in others:
+            if (name in made) != (other in made) or (
+                name in made and made[name].tobytes() != made[other].tobytes()
+            ):
+                raise PeError(
+                    f"{label}: {name} and {other} are one dataset, and would become two that differ; "
+                    "name one of them with --tensor"
+                )
+        dataset = put_anew(file, file[name], made[name]) if name in made else None
+        for group, key in links[address]:
+            del group[key]
+            if dataset is not None:
+                group[key] = dataset
 
 
 def _copy(source: Source, output: Output) -> None:

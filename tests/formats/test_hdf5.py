@@ -84,6 +84,36 @@ def test_links_out_of_the_file_stay_closed(tmp_path: Path) -> None:
                 source.read(name)
 
 
+def test_every_name_of_a_dataset_can_be_given(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["m/table"] = TABLE
+        file["a"] = file["m/table"]
+        file["n"] = file["m"]
+        file["m/up"] = file["/"]
+        file["m/self"] = file["m"]
+    with open_source(str(tmp_path / "x.h5")) as source:
+        assert list(source.tensors) == ["a", "m/table", "n/table"]
+        assert source.links == {"m/table": "/a", "n/table": "/a"}
+        for name in source.tensors:
+            assert np.array_equal(source.read(name), TABLE)
+
+
+def test_names_that_double_with_every_group_come_to_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hdf5, "_MAX_AGAIN", 100)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        group = file["/"]
+        for _ in range(40):
+            inner = group.create_group("a")
+            group["b"] = inner
+            group = inner
+        group["x"] = TABLE
+    with open_source(str(tmp_path / "x.h5")) as source:
+        assert "a/" * 40 + "x" in source.tensors
+        assert len(source.tensors) <= 100
+
+
 def test_what_is_not_numbers_is_listed_and_not_read(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["text"] = "hello"
