@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pe_cli.errors import PeError
 from pe_cli.sources import Source, open_source
 from pe_cli.surgery import containers
 from pe_cli.surgery.config import Edit, ModelConfig, edited, read_config
+from pe_cli.surgery.folder_copy import entries, left_out, link_or_copy
 from pe_cli.surgery.folder_target import Place, names_in
 from pe_cli.surgery.plan import Plan, make_plan
 from pe_cli.surgery.presets import Request
@@ -24,9 +24,6 @@ from pe_cli.surgery.table import TableChange, Watch
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
-# Other copies of the weights: they would hold the old table.
-STALE = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.gguf", "*.bin.index.json")
-STALE_FOLDERS = ("onnx", "openvino", "coreml")
 
 
 @dataclass(frozen=True)
@@ -87,18 +84,30 @@ def extend_folder(
             plan.watch_first(watch)
         result = Result(plan)
         texts = dict(_texts(folder, plan, config))
+        names = set(os.listdir(folder)).difference(shards)
+        gone = left_out(folder, shards)
+        others = list(entries(folder, names.difference(texts, gone), gone))
 
         def build(new: Path | None) -> None:
             for name, source in sources.items():
                 _shard(result, source, name, new, metadata)
-            for entry in sorted(folder.iterdir()):
-                if entry.name not in shards:
-                    _other(result, entry, texts, new, {spec.suffix for spec in map(Path, shards)})
+            for name in sorted(names):
+                if name in gone:
+                    result.files.append(FileChange(name, "left out: other weights, with the old table"))
+                elif name in texts:
+                    text, edits = texts[name]
+                    result.files.append(FileChange(name, "changed", edits))
+                    if new is not None:
+                        (new / name).write_text(text, encoding="utf-8")
+            if new is not None:
+                for entry in others:
+                    entry.copy(new)
 
         if place is None:
             build(None)
         else:
-            place.fill({*names_in(folder), *(_written_name(name) for name in shards)}, build)
+            known = {*names_in(folder), *map(_written_name, shards), *(entry.listed for entry in others)}
+            place.fill(known, build)
         result.reports.sort(key=lambda report: list(plan.tables).index(report.name))
     return result
 
@@ -167,7 +176,7 @@ def _shard(result: Result, source: Source, name: str, new: Path | None, metadata
     torch = source.format == "torch"
     if not changes and not torch:
         if new is not None:
-            _link(Path(source.label), new / name)
+            link_or_copy(Path(source.label), new / name)
         result.files.append(FileChange(name, "the same (linked or copied)"))
         return
     ours = Plan(
@@ -185,37 +194,6 @@ def _shard(result: Result, source: Source, name: str, new: Path | None, metadata
     what = " and ".join(f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts if count)
     action = f"{what or 'nothing'} changed, all else the same bytes"
     result.files.append(FileChange(written, action if written == name else f"{action}; from {name}"))
-
-
-def _other(
-    result: Result,
-    entry: Path,
-    texts: Mapping[str, tuple[str, tuple[Edit, ...]]],
-    new: Path | None,
-    kinds: set[str],
-) -> None:
-    stale = any(entry.match(pattern) for pattern in STALE) or (
-        entry.name.endswith(".safetensors") and ".safetensors" in kinds
-    )
-    if (stale and entry.is_file()) or entry.name in STALE_FOLDERS:
-        result.files.append(FileChange(entry.name, "left out: other weights, with the old table"))
-        return
-    if entry.name in texts:
-        text, edits = texts[entry.name]
-        result.files.append(FileChange(entry.name, "changed", edits))
-        if new is not None:
-            (new / entry.name).write_text(text, encoding="utf-8")
-    elif new is not None:
-        copy = shutil.copytree if entry.is_dir() else shutil.copy2
-        copy(entry, new / entry.name)
-
-
-def _link(source: Path, target: Path) -> None:
-    """The same file under another name, or a copy where that cannot be."""
-    try:
-        os.link(os.path.realpath(source), target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _texts(

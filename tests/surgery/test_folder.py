@@ -372,6 +372,63 @@ def test_a_full_disk_names_what_was_typed(room: int, model: Path, tmp_path: Path
     assert os.listdir(tmp_path) == ["model"]
 
 
+def test_links_stay_links_where_they_mean_the_same(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "blobs" / "more").mkdir(parents=True)
+    (tmp_path / "blobs" / "vocab").write_text("a b c")
+    (tmp_path / "blobs" / "more" / "loop").symlink_to("more.txt")
+    (tmp_path / "blobs" / "more" / "more.txt").write_text("more")
+    links = {
+        "self": ".",
+        "again.json": "config.json",
+        "weights": "model-00001-of-00002.safetensors",
+        "1_Pooling/up.json": "../config.json",
+        "vocab.txt": "../blobs/vocab",
+        "vocab2.txt": str(model / "generation_config.json"),
+        "more": "../blobs/more",
+        "old.link": "older.link",
+        "older.link": "pytorch_model.bin",
+        "1_Pooling/old": "../onnx/model.onnx",
+    }
+    for name, leads in links.items():
+        (model / name).symlink_to(leads)
+    new = tmp_path / "new"
+    result = replaced(model, new)
+    for name in ("self", "again.json", "weights", "1_Pooling/up.json"):
+        assert os.readlink(new / name) == links[name]
+    assert read(new / "1_Pooling" / "up.json")["max_position_embeddings"] == 700
+    for name, text in {"vocab.txt": "a b c", "more/more.txt": "more", "more/loop": "more"}.items():
+        assert (new / name).read_text() == text
+        assert not (new / name).is_symlink()
+    assert not (new / "vocab2.txt").is_symlink()
+    assert {change.name for change in result.files if "left out" in change.action} == {
+        *("old.link", "older.link", "onnx", "pytorch_model.bin")
+    }
+    for name in ("old.link", "older.link", "1_Pooling/old"):
+        assert not os.path.lexists(new / name)
+    replaced(model, new, 800)
+    assert rows(new) == 800
+
+
+@pytest.mark.parametrize("target", [None, "new"])
+@pytest.mark.parametrize(
+    ("name", "leads", "said"),
+    [
+        ("a.txt", "missing", r"a\.txt is a link that leads nowhere: No such file or directory; remove it"),
+        ("1_Pooling/a", "a", "1_Pooling/a is a link that leads nowhere: Too many levels .*; remove it"),
+        ("up", "..", "up is a link to a folder that holds it, and cannot be copied; remove it"),
+        ("root", "/", "root is a link to a folder that holds it, and cannot be copied; remove it"),
+        ("null", "/dev/null", "null is a pipe, a socket or a device, and cannot be copied; remove it"),
+    ],
+)
+def test_links_that_cannot_be_copied(
+    name: str, leads: str, said: str, target: str | None, model: Path, tmp_path: Path
+) -> None:
+    (model / name).symlink_to(leads)
+    with pytest.raises(PeError, match=rf"^\S*/model/{said}$"):
+        extended(model, tmp_path / target if target else None, length=1024)
+    assert os.listdir(tmp_path) == ["model"]
+
+
 def test_no_weights(tmp_path: Path) -> None:
     with pytest.raises(PeError, match=r"holds no model\.safetensors"):
         extended(tmp_path, None, length=9)
