@@ -29,6 +29,15 @@ def metadata(
     return {"pe": canonical(record)}
 
 
+def made_by(metadata: Mapping[str, str]) -> dict[str, Any] | None:
+    """The record that `metadata` made, from the metadata of any file; None where it has none."""
+    try:
+        record = json.loads(metadata.get("pe", "null"))
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
 def canonical(value: Any) -> str:
     """JSON with sorted keys and no spaces: equal values give equal text. Bytes of names that are no text are escaped."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -223,7 +223,7 @@ def _extend_file(spec: str, request: Request, target: Target, config: str | None
     from pe_cli import provenance
     from pe_cli.render.progress import shown
     from pe_cli.sources import open_source, split_spec
-    from pe_cli.surgery import containers
+    from pe_cli.surgery import containers, remarks
     from pe_cli.surgery.plan import make_plan
 
     path, named = split_spec(spec)
@@ -237,7 +237,7 @@ def _extend_file(spec: str, request: Request, target: Target, config: str | None
     with open_source(path) as source, shown(quiet=target.quiet):
         text = "" if model is None else provenance.canonical(model.data)
         plan = make_plan(source.tensors, request, model, source.label, text)
-        command = shlex.join(command_words(spec, request))
+        command = shlex.join(command_words(spec, request, config))
         about = provenance.metadata(command, "extend", _parameters(request), {})
         if target.plot:
             plan.watch_first(lambda *rows: seen.append(rows))
@@ -248,6 +248,9 @@ def _extend_file(spec: str, request: Request, target: Target, config: str | None
         else:
             made, reports = containers.changed(source, plan)
     notes = list(plan.notes)
+    remarks.warn_of_formula(source, request, reports)
+    if target.writes and not request.tensors:
+        notes += remarks.left_out(source, plan, target.path, target.format)
     if plan.edits and model is not None:
         fields = "; ".join(map(str, plan.edits))
         notes.append(
@@ -336,20 +339,24 @@ _OPTIONS = {
 }
 
 
-def command_words(spec: str, request: Request) -> list[str]:
+def command_words(spec: str, request: Request, config: str | None = None) -> list[str]:
     """The command line that makes this file again: paths are cut to names, defaults left out."""
-    name = spec if spec == "-" else PurePath(spec).name
-    words = ["pe", "extend", name]
+    from pe_cli.sources import split_spec
+
+    path, named = split_spec(spec)
+    words = ["pe", "extend", PurePath(path).name + (f":{named}" if named is not None else "")]
     for field, value in vars(request).items():
         option = _OPTIONS.get(field, field)
         if field == "tensors":
-            words += [f"--tensor={key}" for key in value if not spec.endswith(f":{key}")]
+            words += [f"--tensor={key}" for key in value if key != named]
         elif field == "antialias" and value is not None:
             words.append("--antialias" if value else "--no-antialias")
         elif isinstance(value, tuple):
             words.append(f"--{option}={'x'.join(map(str, value))}")
         elif value is not None:
             words.append(f"--{option}={value}")
+    if config is not None:
+        words.append(f"--config={PurePath(config).name}")
     return words
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,55 @@ def test_gen_into_extend(pe: Any, tmp_path: Path) -> None:
     (tmp_path / "r.npy").write_bytes(longer)
     (tmp_path / "o.npy").write_bytes(rope)
     assert np.array_equal(np.load(tmp_path / "r.npy")[::2], np.load(tmp_path / "o.npy"))
+
+
+def test_a_table_of_a_formula_is_not_to_be_extended(pe: Any) -> None:
+    pe("gen", "rope", "--len", "32", "--dim", "8", "-o", "rope.safetensors")
+    pe("gen", "sinusoidal", "--style", "mae", "--grid", "4x4", "--dim", "8", "-o", "grid.h5")
+    pe("gen", "learned", "--len", "32", "--dim", "8", "-o", "learned.safetensors")
+
+    longer = pe("extend", "rope.safetensors", "--len", "64", "--json")
+    warning = "this table was made by `pe gen rope --dim 8 --len 32`, which makes the longer one too: run it with --len 64"
+    assert warning in json.loads(longer.stdout)["tables"][0]["warnings"]
+    assert warning in " ".join(longer.stderr.decode().split())
+    grid = pe("extend", "grid.h5", "--grid", "6x6", "--dry-run").stderr.decode()
+    assert "run it with --grid 6x6" in grid
+    for fine in (
+        ["rope.safetensors", "--len", "16", "--method", "truncate"],
+        ["learned.safetensors", "--len", "64"],
+    ):
+        assert "was made by" not in pe("extend", *fine, "--dry-run").stderr.decode()
+
+
+def test_npy_says_what_it_leaves_out(pe: Any, checkpoint: Path) -> None:
+    note = "only the table is written"
+    told = " ".join(pe("extend", checkpoint, "--len", "79", "-o", "out.npy").stderr.decode().split())
+    assert (
+        f"{note}: .npy holds one array; 7 other tensors are left out: write .safetensors to keep them" in told
+    )
+    named = f"{checkpoint}:{TABLE}"
+    for words in (
+        [named, "-o", "a.npy"],
+        [checkpoint, "--tensor", TABLE, "-o", "b.npy"],
+        [checkpoint, "-o", "c.safetensors"],
+    ):
+        assert note not in pe("extend", *words, "--len", "79").stderr.decode()
+
+
+def test_the_recorded_command_makes_the_file_again(pe: Any, tmp_path: Path) -> None:
+    table = RNG.standard_normal((8, 4)).astype(np.float32)
+    with h5py.File(tmp_path / "m.h5", "w") as file:
+        file["bert/position_embeddings"], file["x"] = table, np.zeros(2)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", "max_position_embeddings": 99}))
+    (tmp_path / "my config.json").write_text(json.dumps({"model_type": "bert", "max_position_embeddings": 8}))
+    for config in ("none", tmp_path / "my config.json"):
+        source = f"{tmp_path / 'm.h5'}:bert/position_embeddings"
+        pe("extend", source, "--len", "15", "--config", config, "-o", "one.h5", "--force")
+        with h5py.File(tmp_path / "one.h5") as file:
+            command = shlex.split(json.loads(file.attrs["pe"])["command"])
+        assert command[:3] == ["pe", "extend", "m.h5:bert/position_embeddings"]
+        pe(*command[1:], "-o", "two.h5", "--force")
+        assert (tmp_path / "one.h5").read_bytes() == (tmp_path / "two.h5").read_bytes()
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "h5"])
