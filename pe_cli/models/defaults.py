@@ -50,6 +50,11 @@ REMOTE: dict[str, dict[str, Any]] = {
         "class": "Wav2Vec2BertConfig", "source": "transformers 5.24.0", "layout": "half", "theta": 10000.0,
         "fields": {"hidden_size": 1024, "num_attention_heads": 16}, "rotary": "Wav2Vec2BertRotaryPositionalEmbedding",
     },
+    "seamless_m4t": {
+        "class": "SeamlessM4TConfig", "source": "transformers 5.24.0", "layout": "half", "theta": 10000.0,
+        "fields": {"hidden_size": 1024, "num_attention_heads": 16}, "aliases": {"num_attention_heads": "speech_encoder_attention_heads"},
+        "rotary": "SeamlessM4TConformerRotaryPositionalEmbedding",
+    },
     "roformer": {
         "class": "RoFormerConfig", "source": "transformers 5.24.0", "layout": "sin-cos", "theta": 10000.0,
         "fields": {"hidden_size": 768, "num_attention_heads": 12, "max_position_embeddings": 1536},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.models.scheme import Scheme, fairseq, learned, sinusoidal
+from pe_cli.models.speech_schemes import SPEECH
 
 T5_TAKES = {
     "num_buckets": ("relative_attention_num_buckets", 32),
@@ -48,6 +49,7 @@ def _wpe(source: str) -> tuple[Scheme, ...]:
 
 
 SCHEMES: dict[str, tuple[Scheme, ...]] = {
+    **SPEECH,
     "bloom": (
         Scheme(
             "alibi", "modeling_bloom.py, build_alibi_tensor", takes={"heads": ("n_head", 8)}, fixed={"form": "key"}
@@ -108,7 +110,6 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
     "nllb-moe": (fairseq("modeling_nllb_moe.py"),),
     "xglm": (fairseq("modeling_xglm.py"),),
     "fsmt": (fairseq("modeling_fsmt.py"),),
-    "speech_to_text": (fairseq("modeling_speech_to_text.py", width=256),),
     "kosmos-2_text_model": (fairseq("modeling_kosmos2.py", "embed_dim", 2048),),
     "marian": (sinusoidal("modeling_marian.py", "paper-cat", "d_model", 1024),),
     "pegasus": (sinusoidal("modeling_pegasus.py", "paper-cat", "d_model", 1024),),
@@ -116,7 +117,6 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
     "informer": (sinusoidal("modeling_informer.py", "paper-cat", "d_model", 64),),
     "autoformer": (sinusoidal("modeling_autoformer.py", "paper-cat", "d_model", 64),),
     "ctrl": (sinusoidal("modeling_ctrl.py", "paper-cat", "n_embd", 1280),),
-    "musicgen_decoder": (sinusoidal("modeling_musicgen.py", "t2t-cossin", "hidden_size", 1024),),
     "distilbert": (
         Scheme(
             "sinusoidal",
@@ -138,26 +138,25 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
         ),
         learned("position_embeddings.weight", "max_position_embeddings", "emb_dim", "modeling_xlm.py"),
     ),
-    "whisper": (
-        Scheme(
-            "sinusoidal",
-            "modeling_whisper.py, sinusoids",
-            label="encoder",
-            takes={"dim": ("d_model", 384)},
-            fixed={"style": "t2t"},
-        ),
-        Scheme(
-            "learned",
-            "modeling_whisper.py",
-            label="decoder",
-            takes={"rows": ("max_target_positions", 448), "dim": ("d_model", 384)},
-            where="decoder.embed_positions.weight",
-        ),
-    ),
     "transfo-xl": (
-        Scheme("transformer-xl", "modeling_transfo_xl.py of transformers 4", takes={"dim": ("d_model", 1024)}),
+        Scheme(
+            "transformer-xl",
+            "modeling_transfo_xl.py of transformers 4",
+            takes={"dim": ("d_model", 1024), "clamp_len": ("clamp_len", 1000)},
+            below_one={"clamp_len": None},
+        ),
     ),
-    "xlnet": (Scheme("transformer-xl", "modeling_xlnet.py", takes={"dim": ("d_model", 1024)}),),
+    "xlnet": tuple(
+        Scheme(
+            "transformer-xl",
+            "modeling_xlnet.py, relative_positional_encoding",
+            when={"attn_type": ((kind,), "bi")},
+            takes={"dim": ("d_model", 1024), "clamp_len": ("clamp_len", -1)},
+            below_one={"clamp_len": None},
+            fixed={"style": "xlnet", "bidirectional": kind == "bi"},
+        )
+        for kind in ("bi", "uni")
+    ),
     "gpt2": _wpe("modeling_gpt2.py"),
     "gpt_bigcode": _wpe("modeling_gpt_bigcode.py"),
     "openai-gpt": (learned("positions_embed.weight", "n_positions", "n_embd", "modeling_openai.py"),),
