@@ -94,7 +94,8 @@ def _table(report: TableReport) -> Iterator[str]:
         was = f"{report.before.seam[0]:.3f} -> " if report.before.seam else ""
         yield f"  worst seam  {was}{cosine:.3f} between rows {row} and {row + 1}"
     rank = f"{report.before.rank:.1f} -> {report.after.rank:.1f}"
-    yield f"  rank        {rank} effective; {report.duplicates} duplicates; rounding error {report.rounding:.2g}"
+    twice = counted(report.duplicates, "duplicate", "duplicates")
+    yield f"  rank        {rank} effective; {twice}; rounding error {report.rounding:.2g}"
 
 
 def _norm(of: Geometry) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from pe_cli.render.console import console
 from pe_cli.render.summary import key_values
-from pe_cli.render.words import spell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,4 +84,10 @@ def _list_pairs(out: Console, pairs: list[Mapping[str, Any]]) -> None:
         grid.add_row(str(index), *("" if cell is None else f"{cell:.5g}" for cell in cells))
     out.print(grid)
     if step > 1:
-        out.print(f"every {spell(step)}th of {len(pairs)} pairs; all of them with --json", style="dim")
+        out.print(f"every {_ordinal(step)} of {len(pairs)} pairs; all of them with --json", style="dim")
+
+
+def _ordinal(number: int) -> str:
+    """`2nd`, `11th`, `23rd`"""
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    return f"{number}{'th' if number // 10 % 10 == 1 else endings.get(number % 10, 'th')}"

@@ -203,8 +203,9 @@ def length_edits(
         ]
         if not edits:
             said = ", ".join(f"{'.'.join((*path, field))} {value}" for field, value in fields.items())
+            usable = f", {old[1]} of them usable" if old[1] != old[0] else ""
             raise PeError(
-                f"{config.label} says {said}, but {tensor} has {old[0]} rows, {old[1]} of them usable; correct the "
+                f"{config.label} says {said}, but {tensor} has {old[0]} rows{usable}; correct the "
                 "configuration, give --offset, or leave it out with --config none"
             )
         return edits, []

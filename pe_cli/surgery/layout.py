@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, counted
 
 MOST_PREFIX = 64
 BEIT_CLASS_ROWS = 3  # token to class, class to token, class to class
@@ -165,7 +165,7 @@ def _square(rows: int, name: str, prefix: int | None, count: int) -> tuple[int, 
         side = round(max(rows - special, 0) ** (1 / count))
         if side > 1 and side**count == rows - special:
             return special, side
-    tried = "0, 1 or 2 special rows" if prefix is None else f"{prefix} special rows"
+    tried = "0, 1 or 2 special rows" if prefix is None else counted(prefix, "special row", "special rows")
     raise PeError(
         f"{name} has {rows} rows: not a square grid behind {tried}; say --from-grid HxW (and --prefix-rows)"
     )

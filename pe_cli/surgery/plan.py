@@ -115,7 +115,8 @@ class _Planner:
             if request.front is None and candidate.kind == "sequence":
                 prefix, why = offset_of(spec.name, rows, self.config)
             where = layout.sequence(spec.shape, prefix, request.suffix or 0)
-            why = f"the first {prefix} rows are special: {why}" if prefix and why else ""
+            first = "the first row is" if prefix == 1 else f"the first {prefix} rows are"
+            why = f"{first} special: {why}" if prefix and why else ""
             change = self._table(
                 candidate, where, (request.length,), kind, [why, *_limits(spec.name, rows, request)]
             )

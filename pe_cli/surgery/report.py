@@ -186,7 +186,7 @@ def warn(report: TableReport, made: NDArray[np.float64], growing: bool) -> None:
         bled = int((made > 1.001 * ceiling).sum())
         if report.outliers is not None and bled:
             report.warnings.append(
-                f"{bled} made rows are as long as the outlier rows: those bleed into their neighbours"
+                f"{counted(bled, 'made row is', 'made rows are')} as long as the outlier rows: those bleed into their neighbours"
             )
     if (
         after.seam

@@ -167,17 +167,23 @@ def _about_outliers(found: Outliers, layout: Layout, way: Way) -> str:
         for row, norm in list(zip(found.flagged, found.norms, strict=True))[:6]
     )
     more = f" and {len(found.flagged) - 6} more" if len(found.flagged) > 6 else ""
-    what = f"rows {shown}{more} stand out by their norm (median {found.median:.2f})"
+    one = len(found.flagged) == 1
+    row, stand, their = ("row", "stands", "its") if one else ("rows", "stand", "their")
+    they_are = "it is" if one else "they are"
+    what = f"{row} {shown}{more} {stand} out by {their} norm (median {found.median:.2f})"
     method = METHODS[way.method]
     if not method.grows:
-        return f"{what}; {way.method} makes no rows, and drops these like the others"
+        return f"{what}; {way.method} makes no rows, and drops {'it' if one else 'these'} like the others"
     if way.outliers == "ignore":
-        return f"{what}; they are treated like the others"
+        return f"{what}; {they_are} treated like the others"
     fixed = found.head + found.tail
     if not fixed:
-        return f"{what}; they are not at an end and are treated like the others"
-    where = "where they are" if method.in_place else "at their ends"
-    return f"{what}; {fixed} at the ends stay {where} and no other row is made from them (--outliers ignore to change that)"
+        return f"{what}; {they_are} not at an end and treated like the others"
+    if fixed == 1:
+        stay, them = f"stays {'where it is' if method.in_place else 'at its end'}", "it"
+    else:
+        stay, them = f"stay {'where they are' if method.in_place else 'at their ends'}", "them"
+    return f"{what}; {fixed} at the ends {stay} and no other row is made from {them} (--outliers ignore to change that)"
 
 
 def _require_finite(rows: NDArray[Any], name: str) -> None:

@@ -267,6 +267,30 @@ def test_outliers_are_kept_apart(pe: Any, tmp_path: Path, state: dict[str, np.nd
     assert "truncate makes no rows, and drops these like the others" in cut.stderr.decode()
 
 
+@pytest.mark.parametrize(
+    ("rows", "want"),
+    [
+        (
+            [0],
+            "row 0 (9.00) stands out by its norm (median 1.00); 1 at the ends stays at its end and no other row",
+        ),
+        (
+            [7],
+            "row 7 (9.00) stands out by its norm (median 1.00); it is not at an end and treated like the others",
+        ),
+        ([0, 7], "stand out by their norm (median 1.00); 1 at the ends stays at its end and no other row"),
+        ([0, 39], "stand out by their norm (median 1.00); 2 at the ends stay at their ends and no other row"),
+    ],
+)
+def test_one_row_is_spoken_of_as_one(pe: Any, tmp_path: Path, rows: list[int], want: str) -> None:
+    table = RNG.standard_normal((40, 16))
+    table /= np.linalg.norm(table, axis=1, keepdims=True)
+    table[rows] *= 9
+    save_file({TABLE: table, "x": np.zeros(2)}, tmp_path / "m.safetensors")
+    told = " ".join(pe("extend", "m.safetensors", "--len", "60", "--dry-run").stderr.decode().split())
+    assert want in told
+
+
 def test_sinusoidal_weights_are_regenerated(pe: Any, tmp_path: Path) -> None:
     whisper = np.load(_saved(pe, tmp_path, "--style", "t2t", "--len", "48", "--dim", "16"))
     save_file({"encoder.embed_positions.weight": whisper, "x": np.zeros(2)}, tmp_path / "w.safetensors")
