@@ -6,6 +6,8 @@ list and find the datasets is parsed in a child process first, and what it must 
 
 from __future__ import annotations
 
+import importlib
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -22,16 +24,31 @@ from pe_cli.formats.base import READABLE, TensorSpec, check_memory, shown
 from pe_cli.formats.hdf5_layout import FLOAT_FORMS
 from pe_cli.formats.probe import can_fork, from_child, survives
 from pe_cli.formats.stream import ByteInput
+from pe_cli.memory import size
 
 _MAX_OBJECTS = 1_000_000
 _MAX_AGAIN = (
     10_000  # of names in groups with several: in n groups, each in the one before twice, there are 2**n
 )
 _CACHE = 16 << 20
+_COPIES = 3  # of what is unpacked, at most: in the library, in numpy and on its way
 _PROBE_SECONDS = 5
 _PROBE_BYTES_A_SECOND = 1 << 20
 _MAX_PROBE_SECONDS = 120
 _UNPACKED_BYTES_A_SECOND = 4 << 20
+# What is declared and takes no room: deflate packs at most 1032 to one, and what was never written takes none at all.
+_MAX_RATIO = 2000
+_RATIO_FROM = 16 << 20
+# What is not numbers, in words.
+_NOT_NUMBERS = {
+    h5py.h5t.STRING: "strings",
+    h5py.h5t.REFERENCE: "references",
+    h5py.h5t.COMPOUND: "compound",
+    h5py.h5t.VLEN: "lists",
+    h5py.h5t.ARRAY: "arrays",
+    h5py.h5t.OPAQUE: "bytes",
+    h5py.h5t.TIME: "times",
+}
 
 
 @dataclass(frozen=True)
@@ -111,6 +128,8 @@ class Hdf5Reader:
         if start is not None:
             return self._stream.elements(*start, self.tensors[name].size, items)
         spec = self.tensors[name]
+        self._refuse_bomb(spec)
+        self._find_filters(name)
 
         def unpack() -> Iterator[NDArray[Any]]:
             return self._through_library(self._file[name], spec, items)
@@ -184,6 +203,30 @@ class Hdf5Reader:
                 f"{self._stream.label}: dataset {name!r} lies in other files, which are not followed; copy it with h5repack"
             )
 
+    def _refuse_bomb(self, spec: TensorSpec) -> None:
+        """Refuse what declares far more than the file can hold, before it is made; a chunk is made whole."""
+        chunks = self._file[spec.name].chunks
+        chunk = math.prod(chunks) * numpy_dtype(spec.dtype).itemsize if chunks else 0
+        declared, holds = max(spec.nbytes, chunk), self._stream.size or 0
+        if declared > _RATIO_FROM + _MAX_RATIO * holds:
+            raise PeError(
+                f"{self._stream.label}: {shown(spec.name)!r} declares {size(declared)} in a file of {size(holds)}, "
+                f"more than {_MAX_RATIO} times; most was never written, or do not trust it"
+            )
+        check_memory(_COPIES * chunk, f"one chunk of {self._stream.label}")
+
+    def _missing_filter(self, name: str) -> int | None:
+        """The number of a filter that the dataset needs and the library does not have."""
+        creation = self._file[name].id.get_create_plist()
+        numbers = (creation.get_filter(index)[0] for index in range(creation.get_nfilters()))
+        return next((number for number in numbers if not h5py.h5z.filter_avail(number)), None)
+
+    def _find_filters(self, name: str) -> None:
+        """Filters that do not come with the library are known to it once the package that brings them is imported."""
+        with suppress(ImportError):
+            if self._missing_filter(name) is not None:
+                importlib.import_module("hdf5plugin")
+
     def _through_library(self, dataset: h5py.Dataset, spec: TensorSpec, items: int) -> Iterator[NDArray[Any]]:
         """Whatever is chunked, compressed or of another byte order: whole rows (of chunks), cut into pieces."""
         if spec.size == 0:
@@ -198,6 +241,11 @@ class Hdf5Reader:
             try:
                 block = dataset[first : first + rows] if spec.shape else dataset[()]
             except Exception as error:
+                if (number := self._missing_filter(spec.name)) is not None:
+                    raise PeError(
+                        f"{self._stream.label}: {shown(spec.name)!r} is packed by the HDF5 filter {number}, which is not "
+                        "installed; pip install hdf5plugin"
+                    ) from error
                 raise self._broken(error) from error
             flat = _values(np.asarray(block), spec.dtype)
             rest = np.concatenate([rest, flat]) if rest.size else flat
@@ -284,17 +332,21 @@ def _describe(name: str, dataset: h5py.Dataset) -> TensorSpec:
 
 def _logical_name(dataset: h5py.Dataset) -> str:
     kind = dataset.id.get_type()
+    dtype = None
+    with suppress(TypeError):  # numpy has nothing like it
+        dtype = dataset.dtype
     declared = _texts(dataset.attrs).get("dtype")
     if isinstance(kind, h5py.h5t.TypeFloatID):
         form = (*kind.get_fields()[2:3], kind.get_fields()[4], kind.get_ebias())
         for name, known in FLOAT_FORMS.items():
             if form == known:
                 return name
-    if declared == "float8_e4m3fn" and dataset.dtype == np.uint8:
+    if declared == "float8_e4m3fn" and dtype == np.uint8:
         return declared
-    if isinstance(kind, h5py.h5t.TypeOpaqueID) and dataset.dtype == np.dtype("V2"):
+    if isinstance(kind, h5py.h5t.TypeOpaqueID) and dtype == np.dtype("V2"):
         return "bfloat16"  # what h5py makes of ml_dtypes' bfloat16
-    return str(dataset.dtype.name)
+    name = "unknown" if dtype is None else str(dtype.name)
+    return name if name in READABLE else _NOT_NUMBERS.get(kind.get_class(), name)
 
 
 def _raw_type(dataset: h5py.Dataset, spec: TensorSpec) -> np.dtype[Any] | None:

@@ -134,18 +134,61 @@ def test_bfloat16_as_h5py_stores_it_itself(tmp_path: Path) -> None:
     assert np.array_equal(load_array(str(tmp_path / "x.h5")), values)
 
 
-def test_long_rows_in_chunks_are_refused_beyond_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
+def test_chunks_are_refused_beyond_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
-        file.create_dataset("x", (1 << 20, 1 << 20), "f4", chunks=(1 << 10, 1 << 10))
-    monkeypatch.setattr(memory, "machine_memory", lambda: 1 << 30)
+        file.create_dataset("x", data=np.eye(1 << 10), chunks=(1 << 9, 1 << 10), compression="gzip")
+        file.create_dataset("y", (4, 4), "f8", chunks=(1 << 10, 1 << 10), maxshape=(None, None))
+    monkeypatch.setattr(memory, "machine_memory", lambda: 12 << 20)
     with open_source(str(tmp_path / "x.h5")) as source:
-        with pytest.raises(PeError, match="4 TiB of memory"):
-            source.read()
-        with pytest.raises(PeError, match="4 GiB of memory"):
-            next(source.blocks())
+        assert next(source.blocks("x")).shape == (128, 1024)
+    monkeypatch.setattr(memory, "machine_memory", lambda: 11 << 20)
+    with open_source(str(tmp_path / "x.h5")) as source:
+        for name, needs in (("x", "12 MiB"), ("y", "24 MiB")):
+            with pytest.raises(PeError, match=f"one chunk of .* needs {needs} of memory"):
+                next(source.blocks(name))
+
+
+@pytest.mark.parametrize(
+    ("shape", "how", "declared"),
+    [
+        ((1 << 25, 1 << 25), {"chunks": (1 << 10, 1 << 10)}, "4 PiB"),
+        ((1 << 25, 1 << 10), {}, "128 GiB"),
+        ((10, 10), {"chunks": (1 << 14, 1 << 14), "maxshape": (None, None)}, "1 GiB"),
+    ],
+)
+def test_what_no_file_of_its_size_can_hold_is_refused(
+    shape: tuple[int, ...], how: dict[str, Any], declared: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", shape, "f4", **how)
+    assert path.stat().st_size < 4096
+    with open_source(str(path)) as source:
+        for read in (source.read, lambda: next(source.blocks())):
+            with pytest.raises(PeError, match=f"'x' declares {declared} in a file of .* KiB"):
+                read()
+
+
+def test_zeros_that_are_packed_well_are_read(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", data=np.zeros((1 << 23,), "f4"), chunks=(1 << 21,), compression=9)
+    assert not load_array(str(tmp_path / "x.h5")).any()
+
+
+def test_a_filter_that_is_missing_is_named(tmp_path: Path) -> None:
+    """Filter 32015 is Zstandard; the chunk is put in as it is, so that none is needed to write it."""
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_chunk((4, 4))
+    creation.set_filter(h5py.h5z.FILTER_DEFLATE, 0, (1,))
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        space = h5py.h5s.create_simple((4, 4))
+        made = h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_FLOAT, space, creation)
+        made.write_direct_chunk((0, 0), bytes(64), 0)
+    content = (tmp_path / "x.h5").read_bytes()
+    there = content.index(b"\x01\x00\x08\x00")  # deflate, with a name of 8 bytes
+    (tmp_path / "x.h5").write_bytes(content[:there] + (32015).to_bytes(2, "little") + content[there + 2 :])
+    with pytest.raises(PeError, match=r"'x' is packed by the HDF5 filter 32015, .*; pip install hdf5plugin$"):
+        load_array(str(tmp_path / "x.h5"))
 
 
 def test_endless_parsing_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
