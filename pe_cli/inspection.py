@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.errors import PeError
 from pe_cli.formats import TensorSpec
+from pe_cli.formats.base import READABLE
 from pe_cli.identify import Identified, PositionTensor, describe_checkpoint, identify
 from pe_cli.memory import require_memory
 from pe_cli.sources import Source
@@ -23,13 +25,14 @@ READ_BYTES = 1 << 30
 
 @dataclass
 class TensorReport:
-    """One tensor: what its header says, and, where its values were read, the rest."""
+    """One tensor: what its header says, and, where its values were read, the rest; or why they could not be."""
 
     spec: TensorSpec
     role: PositionTensor | None = None
     statistics: Statistics | None = None
     identified: Identified | None = None
     rows_read: int | None = None
+    not_read: str | None = None
     values: NDArray[Any] | None = field(default=None, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -46,6 +49,8 @@ class TensorReport:
             found["identified"] = self.identified.as_dict() if self.identified else None
         if self.rows_read is not None:
             found["rows_read"] = self.rows_read
+        if self.not_read is not None:
+            found["not_read"] = self.not_read
         return found
 
 
@@ -91,7 +96,7 @@ def look_at(source: Source, named: bool, *, values: bool) -> FileReport:
         report.role = roles.get(report.spec.name)
     for report in reports:
         if not checkpoint or (values and report.role):
-            _read(source, report)
+            _read_if_possible(source, report, required=named)
     read = {r.spec.name: r.values for r in reports if r.values is not None and r.rows_read is None}
     for report in reports:
         if report.values is not None:
@@ -102,6 +107,20 @@ def look_at(source: Source, named: bool, *, values: bool) -> FileReport:
     same_as = {name: where for name, where in source.links.items() if name in source.tensors}
     links = {name: where for name, where in source.links.items() if name not in source.tensors}
     return FileReport(source.label, source.format, source.metadata, made_by, reports, links, same_as)
+
+
+def _read_if_possible(source: Source, report: TensorReport, *, required: bool) -> None:
+    """Read the values, or note why not: one tensor that cannot be read hides none of the others.
+
+    It stays an error where the tensor was named, where there is no other, and in a pipe, whose end hides what follows.
+    """
+    no_other = len(source.tensors) == 1 or not source.stream.seekable
+    try:
+        _read(source, report)
+    except PeError as error:
+        if required or (no_other and report.spec.dtype in READABLE):
+            raise
+        report.not_read = str(error)
 
 
 def _read(source: Source, report: TensorReport) -> None:

@@ -101,15 +101,17 @@ class Source:
     def flat(self, name: str | None = None, *, items: int) -> Iterator[NDArray[Any]]:
         """The elements in C order, `items` at a time, each piece one-dimensional and in memory of its own."""
         spec = self.chosen if name is None else self.spec(name)
+        self.require_readable(spec)
+        if len(spec.shape) > _MAX_AXES or math.prod(filter(None, spec.shape)) >= 1 << 60:
+            raise PeError(f"{self.label}: no array can have the shape {_short(spec.shape)} of {spec.called}")
+        return self.reader.pieces(spec.name, max(1, items))
+
+    def require_readable(self, spec: TensorSpec) -> None:
+        """An error where the values of a tensor are of a type that pe passes through and does not read."""
         if spec.dtype not in READABLE:
             raise PeError(
                 f"{self.label}: tensor {spec.name!r} holds {spec.dtype}, whose values pe does not read"
             )
-        if len(spec.shape) > _MAX_AXES or math.prod(filter(None, spec.shape)) >= 1 << 60:
-            raise PeError(
-                f"{self.label}: no array can have the shape {str(spec.shape)[:60]} of {spec.name!r}"
-            )
-        return self.reader.pieces(spec.name, max(1, items))
 
     def blocks(self, name: str | None = None, max_bytes: int = 1 << 20) -> Iterator[NDArray[Any]]:
         """Consecutive rows of axis 0, (k, ...) each, of at most `max_bytes` but at least one row.
@@ -225,6 +227,11 @@ def listing(tensors: dict[str, TensorSpec], most: int = 8) -> str:
     """Names and shapes for an error, cut after `most`."""
     first = [f"{shown(name)} {list(spec.shape)}" for name, spec in list(tensors.items())[:most]]
     return ", ".join(first) + (f" and {len(tensors) - most} more" if len(tensors) > most else "")
+
+
+def _short(shape: tuple[int, ...], most: int = 60) -> str:
+    text = str(shape)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _open_reader(stream: ByteInput, stack: ExitStack) -> tuple[Reader, ByteInput]:

@@ -133,6 +133,9 @@ def _plot(report: FileReport, path: str, force: bool) -> None:
     from pe_cli.render.plot import plot_tensors
 
     shown: dict[str, Any] = {t.spec.name: t.values for t in report.tensors if t.values is not None}
+    why = [t.not_read for t in report.tensors if t.not_read is not None]
+    if why and not shown:
+        raise PeError(f"--plot {path}: values not read: {why[0]}")
     plot_tensors(
         shown, path, lengths={name: len(array) for name, array in shown.items() if array.ndim}, force=force
     )

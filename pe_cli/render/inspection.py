@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pe_cli.errors import counted
+from pe_cli.errors import counted, one_line
 from pe_cli.inspection import FileReport, TensorReport
 from pe_cli.memory import size
 from pe_cli.render.console import console
@@ -13,6 +14,9 @@ from pe_cli.render.words import in_lines, spell
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+MANY_ROWS = 300  # above, a table that fits its columns to the terminal takes seconds
+WIDEST = 100
 
 
 def show_file(report: FileReport) -> None:
@@ -32,33 +36,58 @@ def show_file(report: FileReport) -> None:
     ):
         _list(out, report)
     for tensor in report.tensors:
-        if tensor.values is not None:
+        if tensor.not_read is not None:
+            out.print()
+            _title(out, tensor)
+            out.print(f"values not read: {tensor.not_read}", style="dim")
+        elif tensor.values is not None:
             _show_tensor(out, tensor, (report.made_by or {}).get("encoding"))
 
 
 def _list(out: Console, report: FileReport) -> None:
-    from rich.table import Table as RichTable
-
     found = [tensor for tensor in report.tensors if tensor.role]
     shown = found or report.tensors
-    table = RichTable(box=None, pad_edge=False, header_style="bold")
-    for heading in ("tensor", "dtype", "shape", "size", "what it is"):
-        table.add_column(heading, overflow="fold")
+    rows = []
     for tensor in shown:
         spec = tensor.spec
         what = f"{tensor.role.encoding}: {tensor.role.role}" if tensor.role else ""
-        table.add_row(spec.name, spec.dtype, str(list(spec.shape)), size(spec.nbytes), what)
-    out.print(table)
+        rows.append((spec.name, spec.dtype, str(list(spec.shape)), size(spec.nbytes), what))
+    _table(out, ("tensor", "dtype", "shape", "size", "what it is"), rows)
     rest = len(report.tensors) - len(shown)
     if rest:
         out.print(f"and {counted(rest, 'tensor that holds', 'tensors that hold')} no positions", style="dim")
 
 
+def _table(out: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if len(rows) > MANY_ROWS:
+        widths = [min(max(map(len, column)), WIDEST) for column in zip(headings, *rows, strict=True)]
+        lines = (
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in (headings, *rows)
+        )
+        from rich.text import Text
+
+        out.print(Text("\n".join(map(one_line, lines))), soft_wrap=True)
+        return
+    from rich.table import Table as RichTable
+
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
+
+
+def _title(out: Console, tensor: TensorReport) -> None:
+    spec = tensor.spec
+    out.print(f"{spec.name or 'table'}  {spec.dtype}  {list(spec.shape)}", style="bold")
+
+
 def _show_tensor(out: Console, tensor: TensorReport, said: str | None) -> None:
     assert tensor.values is not None
-    spec = tensor.spec
     out.print()
-    out.print(f"{spec.name or 'table'}  {spec.dtype}  {list(spec.shape)}", style="bold")
+    _title(out, tensor)
     if tensor.rows_read is not None:
         out.print(f"looked at {counted(tensor.rows_read, 'row', 'rows')} from its beginning", style="dim")
     if tensor.statistics:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -173,3 +175,79 @@ def test_what_the_numbers_do_not_tell_the_file_may_say(pe: Any, tmp_path: Path) 
     shown = pe("inspect", "walks.safetensors").stdout.decode()
     assert "random-walk, as the file says; its numbers alone do not tell" in shown
     assert json.loads(pe("inspect", "walks.safetensors", "--json").stdout)["tensors"][0]["identified"] is None
+
+
+def with_f4(name: str) -> None:
+    """A safetensors file of a table `pos`, and of `q`, whose type pe does not read."""
+    header = {
+        "pos": {"dtype": "F32", "shape": [4, 2], "data_offsets": [0, 32]},
+        "q": {"dtype": "F4", "shape": [4, 2], "data_offsets": [32, 36]},
+    }
+    text = json.dumps(header).encode()
+    Path(name).write_bytes(
+        len(text).to_bytes(8, "little") + text + np.eye(4, 2, dtype="f4").tobytes() + bytes(4)
+    )
+
+
+def with_all_kinds(name: str) -> None:
+    """An HDF5 file of a table `pos`, and of others that cannot be read."""
+    virtual = h5py.VirtualLayout((4, 2), "f4")
+    virtual[:] = h5py.VirtualSource("other.h5", "x", (4, 2))
+    with h5py.File(name, "w") as file:
+        file["pos"] = np.eye(4, 2, dtype="f4")
+        file["text"] = "hello"
+        file["fixed"] = np.array([b"abc"])
+        file["pairs"] = np.zeros(3, [("a", "i4"), ("b", "f4")])
+        file.create_dataset("ref", (1,), h5py.ref_dtype)
+        file.create_dataset("lists", (1,), h5py.vlen_dtype(np.float32))
+        h5py.h5d.create(file.id, b"time", h5py.h5t.UNIX_D32LE, h5py.h5s.create_simple((1,)))
+        file.create_virtual_dataset("virtual", virtual)
+
+
+UNREADABLE = {
+    "q": "F4",
+    "text": "strings",
+    "fixed": "strings",
+    "pairs": "compound",
+    "ref": "references",
+    "lists": "lists",
+    "time": "times",
+    "virtual": "float32",
+}
+
+
+@pytest.mark.parametrize(("make", "file"), [(with_f4, "x.safetensors"), (with_all_kinds, "x.h5")])
+def test_a_tensor_that_cannot_be_read_hides_no_other(make: Any, file: str, capfd: Any) -> None:
+    make(file)
+    tensors = {tensor["name"]: tensor for tensor in inspected(capfd, file)["tensors"]}
+    assert tensors.pop("pos")["statistics"]["zeros"] == 6
+    for name, tensor in tensors.items():
+        assert (tensor["dtype"], "statistics" in tensor) == (UNREADABLE[name], False)
+        assert ("lies in other files" if name == "virtual" else "does not read") in tensor["not_read"]
+        assert run(["inspect", f"{file}:{name}"]) == 2
+    capfd.readouterr()
+    assert run(["inspect", file]) == 0
+    assert capfd.readouterr().out.count("values not read: ") == len(tensors)
+
+
+def test_the_only_tensor_is_listed_where_its_type_is_not_read_and_else_an_error(capfd: Any) -> None:
+    with h5py.File("x.h5", "w") as file:
+        file["text"] = "hello"
+    assert inspected(capfd, "x.h5")["tensors"][0]["dtype"] == "strings"
+    assert run(["inspect", "x.h5", "--plot", "p.png"]) == 2
+    assert "values not read: x.h5: tensor 'text' holds strings" in capfd.readouterr().err
+    with h5py.File("y.h5", "w") as file:
+        file.create_dataset("x", (1 << 40, 1 << 8), "f4", chunks=(1 << 10, 1 << 8))
+    assert run(["inspect", "y.h5"]) == 2
+
+
+def test_thousands_of_tensors_are_listed_at_once(capfd: Any) -> None:
+    save_file({f"layer.{i}": np.zeros(1, np.float32) for i in range(20_000)}, "x.safetensors")
+    begin = time.process_time()
+    assert run(["inspect", "x.safetensors"]) == 0
+    assert time.process_time() - begin < 4
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == 20_002
+    assert lines[1].split() == ["tensor", "dtype", "shape", "size", "what", "it", "is"]
+    assert lines[-1].split()[1:4] == ["float32", "[1]", "4"]
+    assert len({line.index("float32") for line in lines[2:]}) == 1
