@@ -27,7 +27,7 @@ class TorchReader:
             import torch
         except ImportError as error:
             raise PeError(
-                f"{stream.label} is a torch checkpoint, and reading it needs torch: pip install 'pe-cli[torch]'"
+                f"{stream.label} is a torch checkpoint, and reading it needs torch: pip install torch"
             ) from error
         try:
             loaded = torch.load(stream.named(), map_location="cpu", weights_only=True, mmap=zipped)

@@ -48,7 +48,7 @@ class Rows(NamedTuple):
         return matrix
 
     def sparse(self) -> Any:
-        """The same as a scipy csr_array; an error that names the extra where scipy is missing."""
+        """The same as a scipy csr_array; an error that says how to install scipy where it is missing."""
         sparse = need_scipy(f"a graph of {self.size} nodes").sparse
         index = np.int32 if len(self.columns) < 2**31 and self.size < 2**31 else np.int64
         parts = (self.values, self.columns.astype(index), self.starts.astype(index))
@@ -282,7 +282,7 @@ def need_scipy(what: str) -> Any:
         import scipy
         import scipy.sparse.linalg
     except ImportError:
-        raise PeError(f"{what} needs scipy: pip install 'pe-cli[graph]'") from None
+        raise PeError(f"{what} needs scipy: pip install scipy") from None
     finally:
         if before is None:
             os.environ.pop(THREADS, None)

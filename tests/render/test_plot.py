@@ -197,7 +197,7 @@ def test_an_existing_picture_is_kept_without_force(capsys: pytest.CaptureFixture
     assert Path("made.png").read_bytes().startswith(PNG)
 
 
-def test_without_matplotlib_the_extra_is_named(
+def test_without_matplotlib_it_is_said_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     imported = builtins.__import__
@@ -209,7 +209,7 @@ def test_without_matplotlib_the_extra_is_named(
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     assert run(["gen", "rope", "--len", "8", "--dim", "4", "--json", "--plot", "made.png"]) == 2
-    assert "pip install 'pe-cli[plot]'" in capsys.readouterr().err
+    assert "needs matplotlib: pip install matplotlib" in capsys.readouterr().err
     assert not Path("made.png").exists()
 
 

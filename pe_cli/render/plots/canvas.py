@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Drawing: TypeAlias = "Callable[[Axes], None]"
 
 SUFFIXES = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-MISSING = "--plot needs matplotlib: pip install 'pe-cli[plot]'"
+MISSING = "--plot needs matplotlib: pip install matplotlib"
 # Two colours and two scales that every common form of colour blindness tells apart.
 BLUE, ORANGE, GREY = "#2166ac", "#d95f02", "#8c8c8c"
 AXIS_COLOURS = (BLUE, ORANGE, "#009e73", "#cc79a7")
