@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli import provenance
 from pe_cli.errors import PeError
 from pe_cli.formats import TensorSpec
 from pe_cli.formats.base import READABLE
@@ -103,7 +102,7 @@ def look_at(source: Source, named: bool, *, values: bool) -> FileReport:
             report.statistics = describe(report.values)
             others = {name: array for name, array in read.items() if name != report.spec.name}
             report.identified = identify(report.values, report.spec.name, others)
-    made_by = _made_by(source.metadata)
+    made_by = provenance.made_by(source.metadata)
     same_as = {name: where for name, where in source.links.items() if name in source.tensors}
     links = {name: where for name, where in source.links.items() if name not in source.tensors}
     return FileReport(source.label, source.format, source.metadata, made_by, reports, links, same_as)
@@ -137,11 +136,3 @@ def _read(source: Source, report: TensorReport) -> None:
             break
     report.values = np.concatenate(parts)
     report.rows_read = len(report.values)
-
-
-def _made_by(metadata: Mapping[str, str]) -> dict[str, Any] | None:
-    try:
-        record = json.loads(metadata.get("pe", "null"))
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
