@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from pe_cli.formats.stream import ByteInput, truncated
 MAX_HEADER = 100_000_000  # the format's own bound
 _NAMES = {code: name for name, code in SAFETENSORS_CODES.items()}
 _MAX_AXES = 64
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # Sizes in bits of all types of the format; those without a name above pe passes through and does not read.
 _BITS = {
     **dict.fromkeys(("F64", "C64", "I64", "U64"), 64),
@@ -102,6 +104,7 @@ def read_header(stream: Readable, *, label: str = "the input", size: int | None 
     if size is not None and 8 + length > size:
         raise truncated(label, 8 + length - size)
     table = _parse(_exactly(stream, length, label), label)
+    _refuse_half_characters(table, label)
     metadata = _metadata(table.pop("__metadata__", None), label)
     entries = [_entry(name, fields, label) for name, fields in table.items()]
     names = tuple(entry.name for entry in entries)
@@ -237,6 +240,15 @@ def _parse(text: bytes, label: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise PeError(f"{label} has a safetensors header that is not a JSON object")
     return table
+
+
+def _refuse_half_characters(table: dict[str, Any], label: str) -> None:
+    """JSON can spell half of a character (a lone surrogate), which no file can be given again in UTF-8."""
+    about = table.get("__metadata__")
+    texts = [*about, *about.values()] if isinstance(about, dict) else []
+    for text in (*table, *texts):
+        if isinstance(text, str) and _SURROGATE.search(text):
+            raise PeError(f"{label} has a safetensors header with half of a character in {text[:80]!a}")
 
 
 def _metadata(value: Any, label: str) -> dict[str, str] | None:
