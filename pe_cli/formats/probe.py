@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import faulthandler
 import os
 import signal
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from pe_cli.errors import PeError
 
 _FRAME = struct.Struct("<cq")  # what follows, and how many bytes
-_DATA, _ERROR, _END = b"d", b"e", b"."
+_DATA, _REFUSED, _FAILED, _END = b"d", b"e", b"f", b"."
 
 
 def can_fork() -> bool:
@@ -49,7 +50,8 @@ def from_child(
 ) -> Iterator[NDArray[Any]]:
     """The one-dimensional arrays of `dtype` that `work` gives, made in a child process.
 
-    Errors: the PeError that `work` raises; one that says `died` if the child ends before its work, by a signal or for having
+    Errors: what `work` raises, or a RuntimeError that names it where it is no exception of Python's own with one text;
+    a PeError that says `died` if the child ends before its work, by a signal or for having
     taken more than `cpu_seconds` of processor time.
     """
     source, sink = os.pipe()
@@ -65,8 +67,10 @@ def from_child(
                 if kind == _END:
                     return
                 content = _received(pipe, length, died)
-                if kind == _ERROR:
+                if kind == _REFUSED:
                     raise PeError(content.tobytes().decode())
+                if kind == _FAILED:
+                    raise _failure(*content.tobytes().decode().split("\n", 1))
                 yield content.view(dtype)
     finally:
         _stop(child)
@@ -84,9 +88,25 @@ def _send(work: Callable[[], Iterator[NDArray[Any]]], sink: int) -> None:
             for array in work():
                 put(_DATA, np.ascontiguousarray(array).view(np.uint8).data)
         except PeError as error:
-            put(_ERROR, memoryview(str(error).encode()))
+            put(_REFUSED, memoryview(_text(error)))
+        except Exception as error:
+            kind = MemoryError if isinstance(error, MemoryError) else type(error)  # numpy has one of its own
+            put(_FAILED, memoryview(kind.__name__.encode() + b"\n" + _text(error)))
         else:
             put(_END, memoryview(b""))
+
+
+def _text(error: Exception) -> bytes:
+    return str(error).encode("utf-8", "backslashreplace")
+
+
+def _failure(name: str, text: str) -> Exception:
+    """The exception called `name`; by its name and not pickled, for what comes from a damaged process is not believed."""
+    kind = getattr(builtins, name, None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        with suppress(TypeError):  # some want more than a text
+            return kind(text)
+    return RuntimeError(f"{name}: {text}")
 
 
 def _received(pipe: IO[bytes], length: int, died: str) -> NDArray[np.uint8]:

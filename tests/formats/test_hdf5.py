@@ -255,6 +255,14 @@ def test_what_is_unpacked_comes_from_a_child_that_may_die() -> None:
         assert next(got).tolist() == [0, 1, 2]
         with pytest.raises(PeError, match=said):
             list(got)
+    for failing, kind, said in (
+        (lambda: np.empty(1 << 58), MemoryError, "Unable to allocate"),
+        (lambda: 1 / 0, ZeroDivisionError, "division by zero"),
+        (lambda: b"\xff".decode(), RuntimeError, "UnicodeDecodeError: .*invalid start byte"),
+        (lambda: next(iter(())), RuntimeError, "StopIteration"),
+    ):
+        with pytest.raises(kind, match=said):
+            list(arrays(failing))
     got = arrays(spin)
     next(got)
     got.close()
