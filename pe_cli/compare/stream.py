@@ -34,8 +34,13 @@ def compare(
     tolerance: Tolerance,
     progress: Callable[[int], None] | None = None,
 ) -> Metrics:
-    """Compare two tensors of the same shape, axes of length 1 aside; `progress` is told the bytes done of one side."""
+    """Compare two tensors of the same shape, axes of length 1 aside; `progress` is told the bytes done of one side.
+
+    Errors: a tensor of a type that is not read.
+    """
     spec_a, spec_b = a.spec(name_a), b.spec(name_b)
+    a.require_readable(spec_a)
+    b.require_readable(spec_b)
     comparison = Comparison(squeezed(spec_a.shape), spec_a.dtype, spec_b.dtype, tolerance)
     whole = comparison.empty()
     if spec_a.size == 0:

@@ -141,3 +141,12 @@ def test_a_batch_axis_does_not_hide_the_cause(pe: Any, tmp_path: Path) -> None:
     found = told(pe, "x.npy", "y.npy")
     assert [cause["cause"] for cause in found["causes"]] == ["offset"]
     assert "causes: from the first 4096 rows" in found["notes"]
+
+
+def test_a_type_that_is_not_read_is_named_with_its_file(pe: Any, tmp_path: Path) -> None:
+    for name, code in (("x", "F8_E8M0"), ("y", "U8")):
+        header = json.dumps({"q": {"dtype": code, "shape": [4], "data_offsets": [0, 4]}}).encode()
+        (tmp_path / f"{name}.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    for sides in (("x", "x"), ("x", "y"), ("y", "x")):
+        done = pe("diff", *(f"{side}.safetensors" for side in sides), code=2)
+        assert b"x.safetensors: tensor 'q' holds F8_E8M0, whose values pe does not read" in done.stderr
