@@ -145,7 +145,7 @@ def test_shapes_that_no_array_has(shape: list[int], tmp_path: Path) -> None:
     nbytes = int(all(shape))
     header = json.dumps({"x": {"dtype": "U8", "shape": shape, "data_offsets": [0, nbytes]}}).encode()
     (tmp_path / "x").write_bytes(len(header).to_bytes(8, "little") + header + bytes(nbytes))
-    with pytest.raises(PeError, match="no array can have the shape"):
+    with pytest.raises(PeError, match=r"no array can have the shape (\(.{,59}\)|\(.{59}…) of x$"):
         load_array(str(tmp_path / "x"))
 
 
