@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
+from pe_cli import process
 from pe_cli.errors import PeError
 from pe_cli.formats.atomic import open_output
 from pe_cli.process import INTERRUPTED, TERMINATED
+from pe_cli.surgery import folder, folder_copy, folder_target
+from pe_cli.surgery.presets import Request
 
 FORMATS = ("npy", "npz", "h5", "safetensors")
 WORDS = ("gen", "rope", "--len", "60000", "--dim", "64", "-q", "--force")
@@ -130,6 +139,113 @@ def test_values_that_the_type_cannot_hold_are_told(launch, tmp_path: Path) -> No
     assert "of the values of alibi are NaN or infinite: too large for float8_e4m3fn" in done.stderr
 
 
+EACH_LINE = (folder_target.__file__,)
+EACH_CALL = (folder_copy.__file__, shutil.__file__)
+READING = ("names_in", "_links", "_same_as_any", "flush", "_fsync")  # many lines, and nothing changes in them
+OLD, NEW = 40, 50  # rows
+
+
+@pytest.mark.parametrize(
+    ("number", "way"),
+    [
+        (signal.SIGINT, "one exchange"),
+        (signal.SIGTERM, "two renames"),
+        (signal.SIGKILL, "one exchange"),
+        (signal.SIGKILL, "two renames"),
+    ],
+)
+def test_a_signal_at_each_line_that_replaces_a_folder(
+    number: signal.Signals, way: str, tmp_path: Path
+) -> None:
+    (tmp_path / "model" / "sub").mkdir(parents=True)
+    (tmp_path / "model" / "sub" / "notes.txt").write_text("notes")
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"max_position_embeddings": 32}))
+    table = np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)
+    save_file({"embeddings.position_embeddings.weight": table}, tmp_path / "model" / "model.safetensors")
+    told = subprocess.run(
+        [sys.executable, __file__, str(int(number)), way],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    moments = [json.loads(line) for line in told.stdout.splitlines()]
+    assert len(moments) > 50
+    assert {moment["target"] for moment in moments} >= {"old", "new"}
+    for moment in moments:
+        if number == signal.SIGKILL and way == "two renames" and moment["target"] == "absent":
+            assert "old" in moment["left"].values()
+        else:
+            assert moment["target"] in ("old", "new")
+        if number == signal.SIGKILL:
+            assert all(name.startswith(".pe-") for name in moment["left"])
+        else:
+            assert moment["left"] == {}
+            assert moment["code"] in (0, INTERRUPTED, TERMINATED)
+
+
+def at_each_line(number: int, way: str) -> Iterator[dict[str, Any]]:
+    """What a signal at the n-th line of the code that replaces a folder leaves, for each n."""
+    model, target = Path("model"), Path("target")
+    if way == "two renames":
+        folder_target.renamed = lambda *_: False  # type: ignore[assignment]
+    states = {}
+    for state, length in (("new", NEW), ("old", OLD)):
+        folder.extend_folder(model, target, Request(length=length), metadata={}, force=True)
+        states[state] = contents(target)
+    before = Path(shutil.copytree(target, "before"))
+    moment = 0
+    code = -1
+    while code:
+        shutil.copytree(before, target, dirs_exist_ok=True)
+        child = os.fork()
+        if not child:
+            disturbed(model, target, number, moment)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        found = {
+            path.name: next((state for state, files in states.items() if files == contents(path)), "other")
+            for path in Path().iterdir()
+        }
+        moment += 1
+        rest = {name: state for name, state in found.items() if name not in ("model", "before", "target")}
+        yield {"code": code, "target": found.get("target", "absent"), "left": rest}
+        for name in (*rest, "target"):
+            shutil.rmtree(name, ignore_errors=True)
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def disturbed(model: Path, target: Path, number: int, moment: int) -> None:
+    """Replace `target`, and send the signal to this process at a line; it ends here."""
+    left = moment
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal left
+        code = frame.f_code
+        lines = code.co_filename in EACH_LINE and code.co_name not in READING
+        if event in ("call", "line") and (lines or code.co_filename in EACH_CALL):
+            left -= 1
+            if left == -1:
+                os.kill(os.getpid(), number)
+        return trace if lines else None
+
+    for each in process.SIGNALS:
+        signal.signal(each, process._on_signal)
+    code = 0
+    sys.settrace(trace)
+    try:
+        folder.extend_folder(model, target, Request(length=NEW), metadata={}, force=True)
+    except BaseException:
+        code = 70
+    finally:
+        sys.settrace(None)
+        # The signal's code, as `pe` does, whatever its exception has become; 0 if there was no such line.
+        os._exit(process.ended() or code)
+
+
 def test_a_picture_and_its_table_appear_together(launch, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     pytest.importorskip("matplotlib")
     np.save(tmp_path / "taken.npy", np.zeros(3))
@@ -137,3 +253,8 @@ def test_a_picture_and_its_table_appear_together(launch, tmp_path: Path) -> None
         done = launch([*"gen rope --len 8 --dim 8 -o x.npy --plot".split(), bad], tmp_path)
         assert done.code == 2
         assert os.listdir(tmp_path) == ["taken.npy"]
+
+
+if __name__ == "__main__":
+    for each in at_each_line(int(sys.argv[1]), sys.argv[2]):
+        print(json.dumps(each))
