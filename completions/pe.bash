@@ -7,6 +7,11 @@ _pe() {
                 [[ "${COMP_WORDS[i]}" != -* ]] && path="${path:+$path }${COMP_WORDS[i]}" ;;
         esac
     done
+    if [[ "$current" == "=" ]]; then  # readline cuts --layout=half into three words
+        current=""
+    elif [[ "$previous" == "=" ]]; then
+        previous="${COMP_WORDS[COMP_CWORD-2]}"
+    fi
     COMPREPLY=()
     case "$path" in
         "")
@@ -618,7 +623,7 @@ _pe() {
                 --layout) return ;;
                 --compute) return ;;
                 --grid) return ;;
-                --table) return ;;
+                --table) COMPREPLY=($(compgen -W "encoding query-temperature rotated-layers" -- "$current")); return ;;
                 --len) return ;;
                 --q-len) return ;;
                 --k-len) return ;;

@@ -92,6 +92,11 @@ _pe() {{
                 [[ "${{COMP_WORDS[i]}}" != -* ]] && path="${{path:+$path }}${{COMP_WORDS[i]}}" ;;
         esac
     done
+    if [[ "$current" == "=" ]]; then  # readline cuts --layout=half into three words
+        current=""
+    elif [[ "$previous" == "=" ]]; then
+        previous="${{COMP_WORDS[COMP_CWORD-2]}}"
+    fi
     COMPREPLY=()
     case "$path" in
 {"".join(cases)}    esac
@@ -173,10 +178,10 @@ def fish(known: list[Command]) -> str:
             parts += [
                 f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.flags
             ]
-            if option.choices:
-                parts.append(f"-x -a {_quote(' '.join(option.choices))}")
-            elif option.takes_value:
-                parts.append("-r -F" if option.takes_file else "-x")
+            if option.choices:  # in a line of their own, else each comes with the description of the option
+                lines.append(" ".join([*parts, "-x", f"-a {_quote(' '.join(option.choices))}"]))
+            if option.takes_value:
+                parts.append("-r -F" if option.takes_file and not option.choices else "-x")
             lines.append(" ".join([*parts, f"-d {_quote(option.help)}"]))
     return "\n".join(lines) + "\n"
 

@@ -88,6 +88,7 @@ class Which:
             "--table",
             metavar="NAME",
             help="encoding, or what the model has beside it: query-temperature, rotated-layers.",
+            autocompletion=lambda: [ENCODING_TABLE, "query-temperature", "rotated-layers"],
         ),
     ] = ENCODING_TABLE
 
