@@ -25,6 +25,18 @@ REMOTE: dict[str, dict[str, Any]] = {
         "fields": {"hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128, "max_position_embeddings": 8192},
         "aliases": {"head_dim": "kv_channels"},
     },
+    "baichuan": {
+        "class": "BaichuanConfig", "source": "modeling_baichuan.py of baichuan-inc/Baichuan2-7B-Base", "layout": "half", "theta": 10000.0,
+        "fields": {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 4096},
+    },
+    **{
+        name: {
+            "class": "RWConfig", "source": f"modelling_RW.py of tiiuae/falcon-{size}", "layout": "half", "theta": 10000.0,
+            "fields": {"hidden_size": hidden, "num_attention_heads": heads, "max_position_embeddings": 2048},
+            "aliases": {"num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},
+        }
+        for name, size, hidden, heads in (("RefinedWebModel", "7b", 4544, 71), ("RefinedWeb", "40b", 8192, 128))
+    },
     "internlm": {"class": "InternLMConfig", "source": "modeling_internlm.py of internlm/internlm-7b", "layout": "half", "theta": 10000.0},
     "internlm2": {
         "class": "InternLM2Config", "source": "modeling_internlm2.py of internlm/internlm2-7b", "layout": "half", "theta": 10000.0,

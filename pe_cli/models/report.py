@@ -17,6 +17,7 @@ from pe_cli.models.resolve import resolve, resolve_configuration
 from pe_cli.models.resolved import LearnedTableError, Ledger, Resolved
 from pe_cli.models.scalings import BY_LENGTH, scaling_type
 from pe_cli.models.schemes import SCHEMES
+from pe_cli.models.unrotated import labels_of
 
 SCHEMA = "pe.model/1"
 NOT_FREQUENCIES = frozenset(
@@ -161,7 +162,7 @@ def _gguf_tables(spec: str, layer_type: str | None, seq_len: int | None) -> Iter
 def _labels(config: Configuration) -> list[str | None]:
     """The layer types that have a table of their own, or None for one table."""
     ledger = Ledger(config)
-    labels: list[str | None] = [s.label for s in SCHEMES.get(config.model_type, ()) if s.label]
+    labels: list[str | None] = list(labels_of(config.model_type))
     if not labels and config.model_type not in SCHEMES:
         labels = [
             label for label, rope in layer_tables(ledger).items() if label is not None and rope is not None
@@ -172,7 +173,7 @@ def _labels(config: Configuration) -> list[str | None]:
 def _longest(config: Configuration, label: str | None) -> int | None:
     """The length for which a table that depends on it is shown: the longest of the model."""
     ledger = Ledger(config)
-    rope = None if config.model_type in SCHEMES else layer_tables(ledger).get(label)
+    rope = layer_tables(ledger).get(label)
     if rope is None or scaling_type(ledger, rope)[0] not in BY_LENGTH:
         return None
     found = ledger.geometry("max_position_embeddings")

@@ -15,7 +15,7 @@ from pe_cli.models.diffusion import CLASS_KEY, resolve_denoiser
 from pe_cli.models.read import Configuration, is_gguf, read_configuration
 from pe_cli.models.resolved import Ledger, Resolved
 from pe_cli.models.schemes import REFUSED, SCHEMES
-from pe_cli.models.unrotated import chosen_scheme, from_scheme
+from pe_cli.models.unrotated import chosen_scheme, from_scheme, labels_of, warn_of_silence
 
 
 def resolve(
@@ -90,6 +90,9 @@ def resolve_configuration(
             ledger.note(_same_at_every_length(seq_len))
         return from_scheme(ledger, scheme)
     _must_rotate(ledger)
+    warn_of_silence(ledger)
+    if layer_type in labels_of(chosen.model_type):
+        layer_type = None  # the part of the model that turns here, and has no layer types
     return _rotary(ledger, layer_type, seq_len, truncate)
 
 
@@ -97,7 +100,7 @@ def layer_types(config: Configuration) -> tuple[str, ...]:
     """The layer types of a configuration that have a table."""
     ledger = Ledger(config)
     if config.model_type in SCHEMES:
-        return tuple(s.label for s in SCHEMES[config.model_type] if s.label)
+        return labels_of(config.model_type)
     return tuple(label for label, rope in layers.layer_tables(ledger).items() if label and rope is not None)
 
 

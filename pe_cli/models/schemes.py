@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.models.scheme import Scheme, fairseq, learned, sinusoidal
+from pe_cli.models.image_schemes import IMAGES
+from pe_cli.models.scheme import Scheme, fairseq, learned, nowhere, sinusoidal
 from pe_cli.models.speech_schemes import SPEECH
 
 T5_TAKES = {
@@ -30,11 +31,6 @@ def _t5(source: str, bias: str = T5_BIAS) -> tuple[Scheme, ...]:
     )
 
 
-def _patches(where: str, source: str) -> tuple[Scheme, ...]:
-    """A learned table of image patches, with a row for the class token in most models."""
-    return (Scheme("learned", source, where=where),)
-
-
 def _bert(source: str, **rest: Any) -> tuple[Scheme, ...]:
     where = "embeddings.position_embeddings.weight"
     return (learned(where, "max_position_embeddings", "hidden_size", source, **rest),)
@@ -50,9 +46,20 @@ def _wpe(source: str) -> tuple[Scheme, ...]:
 
 SCHEMES: dict[str, tuple[Scheme, ...]] = {
     **SPEECH,
+    **IMAGES,
     "bloom": (
         Scheme(
             "alibi", "modeling_bloom.py, build_alibi_tensor", takes={"heads": ("n_head", 8)}, fixed={"form": "key"}
+        ),
+    ),
+    "baichuan": (
+        Scheme(
+            "alibi",
+            "modeling_baichuan.py of baichuan-inc/Baichuan-13B-Base, _gen_alibi_mask",
+            when={"hidden_size": ((5120,), 4096)},
+            takes={"heads": ("num_attention_heads", 40)},
+            fixed={"form": "matrix", "bidirectional": False},
+            note="Baichuan of hidden_size 5120 (13B) adds ALiBi; that of 4096 (7B) rotates",
         ),
     ),
     "mpt": (
@@ -65,16 +72,23 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
         ),
         learned("wpe.weight", "max_seq_len", "d_model", "llm-foundry, modeling_mpt.py"),
     ),
-    "falcon": (
-        Scheme(
-            "alibi",
-            "modeling_falcon.py, build_alibi_tensor",
-            when={"alibi": ((True,), False)},
-            takes={"heads": ("num_attention_heads", 71)},
-            fixed={"form": "key"},
-            note="Falcon computes this bias in bfloat16 and divides it by sqrt(head_dim) with the logits",
-        ),
-    ),
+    **{
+        name: (
+            Scheme(
+                "alibi",
+                f"{source}, build_alibi_tensor",
+                when={"alibi": ((True,), False)},
+                takes={"heads": (key, heads)},
+                fixed={"form": "key"},
+                note="Falcon computes this bias in bfloat16 and divides it by sqrt(head_dim) with the logits",
+            ),
+        )
+        for name, source, key, heads in (
+            ("falcon", "modeling_falcon.py", "num_attention_heads", 71),
+            ("RefinedWebModel", "modelling_RW.py of tiiuae/falcon-7b", "n_head", 71),
+            ("RefinedWeb", "modelling_RW.py of tiiuae/falcon-40b", "n_head", 128),
+        )
+    },
     "t5": _t5("modeling_t5.py"),
     "mt5": _t5("modeling_mt5.py"),
     "umt5": _t5("modeling_umt5.py", "block.N.layer.0.SelfAttention.relative_attention_bias.weight, one per layer"),
@@ -82,6 +96,29 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
     "switch_transformers": _t5("modeling_switch_transformers.py"),
     "udop": _t5("modeling_udop.py"),
     "pop2piano": _t5("modeling_pop2piano.py"),
+    "pix2struct_text_model": (
+        Scheme(
+            "t5",
+            "modeling_pix2struct.py",
+            takes=T5_TAKES,
+            fixed={"bidirectional": False},
+            note="the learned bias is layer.0.self_attention.attention.relative_attention_bias.weight",
+        ),
+    ),
+    **{
+        name: (
+            Scheme(
+                "t5",
+                f"modeling_{name}.py, relative_position_bucket",
+                when={"has_relative_attention_bias": ((True,), True)},
+                takes={"num_buckets": ("rel_pos_bins", 32), "max_distance": ("max_rel_pos", 128)},
+                fixed={"bidirectional": True},
+                note="the learned bias is rel_pos_bias.weight; learned absolute tables and the boxes of the words are added too",
+            ),
+            *_bert(f"modeling_{name}.py"),
+        )
+        for name in ("layoutlmv2", "layoutlmv3")
+    },
     "mpnet": (
         Scheme(
             "t5",
@@ -111,11 +148,30 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
     "xglm": (fairseq("modeling_xglm.py"),),
     "fsmt": (fairseq("modeling_fsmt.py"),),
     "kosmos-2_text_model": (fairseq("modeling_kosmos2.py", "embed_dim", 2048),),
+    "kosmos_2_text_model": (fairseq("modeling_kosmos2.py", "embed_dim", 2048),),
+    "kosmos_2_5_text_model": (fairseq("modeling_kosmos2_5.py", "embed_dim", 1536),),
     "marian": (sinusoidal("modeling_marian.py", "paper-cat", "d_model", 1024),),
     "pegasus": (sinusoidal("modeling_pegasus.py", "paper-cat", "d_model", 1024),),
     "pegasus_x": (sinusoidal("modeling_pegasus_x.py", "t2t", "d_model", 1024),),
     "informer": (sinusoidal("modeling_informer.py", "paper-cat", "d_model", 64),),
     "autoformer": (sinusoidal("modeling_autoformer.py", "paper-cat", "d_model", 64),),
+    "time_series_transformer": (sinusoidal("modeling_time_series_transformer.py", "paper-cat", "d_model", 64),),
+    "tipsv2_text_model": (sinusoidal("modeling_tipsv2.py", "t2t", "hidden_size", 768),),
+    "timesfm": (
+        Scheme(
+            "sinusoidal",
+            "modeling_timesfm.py, TimesFmPositionalEmbedding",
+            when={"use_positional_embedding": ((True,), False), "min_timescale": ((1,), 1)},
+            takes={"dim": ("hidden_size", 1280), "base": ("max_timescale", 10000.0)},
+            fixed={"style": "t2t"},
+        ),
+        nowhere(
+            "modeling_timesfm.py",
+            "adds a sinusoidal table with wavelengths of its own: `pe gen sinusoidal --style t2t` has it for min_timescale 1 only",
+            when={"use_positional_embedding": ((True,), False)},
+        ),
+        nowhere("modeling_timesfm.py", "has no positions unless use_positional_embedding is true in its file"),
+    ),
     "ctrl": (sinusoidal("modeling_ctrl.py", "paper-cat", "n_embd", 1280),),
     "distilbert": (
         Scheme(
@@ -128,16 +184,19 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
         ),
         learned("embeddings.position_embeddings.weight", "max_position_embeddings", "dim", "modeling_distilbert.py"),
     ),
-    "xlm": (
-        Scheme(
-            "sinusoidal",
-            "modeling_xlm.py, create_sinusoidal_embeddings",
-            when={"sinusoidal_embeddings": ((True,), False)},
-            takes={"dim": ("emb_dim", 2048)},
-            fixed={"style": "paper"},
-        ),
-        learned("position_embeddings.weight", "max_position_embeddings", "emb_dim", "modeling_xlm.py"),
-    ),
+    **{
+        name: (
+            sinusoidal(
+                f"modeling_{name}.py, create_sinusoidal_embeddings",
+                "paper",
+                "emb_dim",
+                2048,
+                when={"sinusoidal_embeddings": ((True,), False)},
+            ),
+            learned("position_embeddings.weight", "max_position_embeddings", "emb_dim", f"modeling_{name}.py"),
+        )
+        for name in ("xlm", "flaubert")
+    },
     "transfo-xl": (
         Scheme(
             "transformer-xl",
@@ -157,18 +216,54 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
         )
         for kind in ("bi", "uni")
     ),
+    "led": tuple(
+        learned(f"{side}.embed_positions.weight", f"max_{side}_position_embeddings", "d_model", "modeling_led.py", label=side)
+        for side in ("encoder", "decoder")
+    ),
+    "reformer": (
+        Scheme(
+            "elsewhere",
+            "modeling_reformer.py, AxialPositionEmbeddings",
+            when={"axial_pos_embds": ((True,), True)},
+            takes={"shape": ("axial_pos_shape", (64, 64)), "dims": ("axial_pos_embds_dim", (64, 192))},
+            note="has learned axial tables, the tensors that end in position_embeddings.weights.0 and .1; "
+            "`pe gen axial --shape {shape} --dims {dims}` makes tables of their shapes",
+        ),
+        learned("position_embeddings.embedding.weight", "max_position_embeddings", "hidden_size", "modeling_reformer.py"),
+    ),
+    **{
+        name: (nowhere(f"modeling_{name}.py", "has no encoding of positions: its recurrent layers know the order"),)
+        for name in ("jamba", "nemotron_h", "mamba", "mamba2", "falcon_mamba")
+    },
     "gpt2": _wpe("modeling_gpt2.py"),
     "gpt_bigcode": _wpe("modeling_gpt_bigcode.py"),
     "openai-gpt": (learned("positions_embed.weight", "n_positions", "n_embd", "modeling_openai.py"),),
-    "imagegpt": _wpe("modeling_imagegpt.py"),
     "gpt_neo": (learned("wpe.weight", "max_position_embeddings", "hidden_size", "modeling_gpt_neo.py"),),
     "opt": (learned("decoder.embed_positions.weight", "max_position_embeddings", "hidden_size", "modeling_opt.py", 2),),
     "biogpt": (learned("embed_positions.weight", "max_position_embeddings", "hidden_size", "modeling_biogpt.py", 2),),
-    **{name: _bart(f"modeling_{name}.py", 2) for name in ("bart", "mbart", "plbart", "mvp", "led", "trocr")},
+    **{name: _bart(f"modeling_{name}.py", 2) for name in ("bart", "mbart", "plbart", "mvp", "trocr")},
     **{name: _bart(f"modeling_{name.replace('-', '_')}.py", 0) for name in ("blenderbot", "blenderbot-small", "bigbird_pegasus")},
+    "bert": (
+        Scheme(
+            "alibi",
+            "modeling_bert.py of jinaai/jina-bert-implementation, rebuild_alibi_tensor",
+            when={"position_embedding_type": (("alibi",), "absolute")},
+            takes={"heads": ("num_attention_heads", 12)},
+            fixed={"form": "matrix", "bidirectional": True},
+        ),
+        *_bert("modeling_bert.py"),
+    ),
+    "esm": _bert("modeling_esm.py", offset=2, counted=True, when={"position_embedding_type": (("absolute",), "rotary")}),
+    "granitemoehybrid": (
+        nowhere(
+            "modeling_granitemoehybrid.py",
+            "has position_embedding_type 'nope' in its file: its attention has no encoding of positions",
+            when={"position_embedding_type": (("nope",), "rope")},
+        ),
+    ),
     **{
         name: _bert(f"modeling_{name.replace('-', '_')}.py")
-        for name in ("bert", "albert", "electra", "layoutlm", "mobilebert", "rembert", "squeezebert", "ernie", "big_bird", "megatron-bert")
+        for name in ("albert", "electra", "layoutlm", "mobilebert", "rembert", "squeezebert", "ernie", "big_bird", "megatron-bert")
     },
     **{
         name: _bert(f"modeling_{name.replace('-', '_')}.py", offset=2, counted=True)
@@ -178,16 +273,14 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
         name: (learned("embeddings.position_embedding.weight", "max_position_embeddings", "hidden_size", f"modeling_{name.partition('_')[0]}.py"),)
         for name in ("clip_text_model", "siglip_text_model", "metaclip_2_text_model", "siglip2_text_model")
     },
-    **{
-        name: _patches("embeddings.position_embeddings", f"modeling_{name}.py")
-        for name in ("vit", "deit", "dinov2", "vit_mae", "vit_msn", "dpt")
-    },
-    **{
-        name: _patches("embeddings.position_embedding.weight", f"modeling_{name.partition('_')[0]}.py")
-        for name in ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model")
-    },
 }  # fmt: skip
 
+# Rotary models whose class turns only if the file says so: (key, values that do, what else).
+SILENT = {
+    "esm": ("position_embedding_type", ("rotary",), "EsmConfig's own default is 'absolute', a learned table"),
+    "granitemoehybrid": ("position_embedding_type", ("rope",), "GraniteMoeHybridModel turns for 'rope' only, else it has no positions"),
+    "zamba2": ("use_mem_rope", (True,), "Zamba2 turns only where it is true, else it has no positions"),
+}  # fmt: skip
 # Rotary models whose tables are no function of their configuration.
 REFUSED = {
     "mistral_large4_text": "multiplies its frequencies by exp(alpha), and alpha is learned: it is the tensor that ends in rotary_emb.alpha",

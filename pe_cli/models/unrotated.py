@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,10 +12,29 @@ from pe_cli.models import layers
 from pe_cli.models.axes import grid_of
 from pe_cli.models.resolved import SYNONYMS, Found, LearnedTableError, Ledger, Resolved
 from pe_cli.models.scheme import NULL_SPEAKS, Scheme
-from pe_cli.models.schemes import SCHEMES
+from pe_cli.models.schemes import SCHEMES, SILENT
 
 ROTATES = frozenset({"rotary", "rope"})
 SHAW = frozenset({"relative_key", "relative_key_query"})
+
+
+def labels_of(model_type: str) -> tuple[str, ...]:
+    """What `--layer-type` may name in a model that does not rotate, or only in part."""
+    return tuple(dict.fromkeys(scheme.label for scheme in SCHEMES.get(model_type, ()) if scheme.label))
+
+
+def warn_of_silence(ledger: Ledger) -> None:
+    """Say it where a model turns only if its file says so, and it does not."""
+    if ledger.config.model_type not in SILENT:
+        return
+    key, turning, why = SILENT[ledger.config.model_type]
+    found = ledger.in_file(key)
+    if found is None or found.value not in turning:
+        silent = found is None and key not in ledger.config.values
+        said = "is not in" if silent else f"is {json.dumps(found and found.value)} in"
+        ledger.warn(
+            f"{ledger.config.key(key)} {said} {ledger.config.file}: {why}; this is the table of a model that turns"
+        )
 
 
 def chosen_scheme(ledger: Ledger, layer_type: str | None) -> Scheme | None:
@@ -73,6 +93,11 @@ def _refuse_unknown_value(ledger: Ledger, schemes: tuple[Scheme, ...]) -> None:
     for key, names in wanted.items():
         found = ledger.in_file(key)
         if names and found is not None and not _is_one_of(found.value, ROTATES):
+            turning = (
+                SILENT[ledger.config.model_type][1] if ledger.config.model_type in SILENT else ("rotary",)
+            )
+            if ledger.known.theta is not None:
+                names.extend(str(value) for value in turning)
             raise ledger.wrong(found, "one of " + ", ".join(dict.fromkeys(names)), f'"{names[0]}"')
 
 
@@ -83,7 +108,7 @@ def from_scheme(ledger: Ledger, scheme: Scheme) -> Resolved:
     if scheme.encoding == "learned":
         raise _learned_table(ledger, scheme, parameters)
     if scheme.encoding in ("none", "elsewhere"):
-        spelled = {name: _spelled(value) for name, value in parameters.items()}
+        spelled = {name: _spelled(name, value) for name, value in parameters.items()}
         raise PeError(f"{config.file}: {config.model_type} {scheme.note.format(**spelled)}")
     if scheme.note:
         ledger.note(scheme.note)
@@ -95,7 +120,7 @@ def from_scheme(ledger: Ledger, scheme: Scheme) -> Resolved:
         model_type=config.model_type,
         component=config.path,
         layer_type=scheme.label or None,
-        layer_types=tuple(s.label for s in SCHEMES[config.model_type] if s.label),
+        layer_types=labels_of(config.model_type),
         warnings=tuple(ledger.warnings),
         notes=tuple(ledger.notes),
     )
@@ -154,8 +179,10 @@ def _instead(ledger: Ledger, found: Found, key: str, other: tuple[str, int] | No
     return Found(ledger.whole(taken), f"{origin}, since {key} is {found.value}")
 
 
-def _spelled(value: Any) -> str:
-    return ",".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
+def _spelled(name: str, value: Any) -> str:
+    """A value as an option takes it."""
+    between = "x" if name == "grid" else ","
+    return between.join(str(part) for part in value) if isinstance(value, tuple) else str(value)
 
 
 def _other_names(key: str) -> tuple[str, ...]:
