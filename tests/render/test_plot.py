@@ -254,6 +254,7 @@ def test_a_checkpoint_of_which_headers_were_read_says_what_to_give() -> None:
         "inspect pin.npy",
         "inspect model",
         "inspect model/config.json",
+        "inspect .",
         "extend pin.npy --len 20 -o o.npy",
         "extend model --len 20 -o longer",
         "diff pin.npy x.npy",
@@ -264,13 +265,23 @@ def test_a_picture_never_takes_the_place_of_what_is_drawn(command: str, folder: 
     (folder / "model").mkdir()
     (folder / "model/config.json").write_text('{"model_type": "bert", "hidden_size": 8}')
     np.save("pin.npy", np.eye(12, 8))
-    pinned = folder / ("model/config.json" if "model" in command else "pin.npy")
+    pinned = folder / ("pin.npy" if "pin.npy" in command else "model/config.json")
     before = pinned.read_bytes()
     (folder / "pp.png").symlink_to(pinned)
     assert run([*command.split(), "--plot", "pp.png", "--force"]) == 2
     assert "pp.png is also the input" in capfd.readouterr().err
     assert pinned.read_bytes() == before
     assert not (folder / "o.npy").exists()
+
+
+def test_an_older_picture_in_the_folder_of_a_model_is_replaced(folder: Path) -> None:
+    (folder / "model").mkdir()
+    (folder / "model/config.json").write_text(
+        '{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}'
+    )
+    for _ in range(2):
+        assert run(["inspect", "model", "--plot", "model/pp.png", "--force"]) == 0
+    assert (folder / "model/pp.png").read_bytes().startswith(PNG)
 
 
 def test_a_picture_without_room_is_named(folder: Path, capfd: Any) -> None:

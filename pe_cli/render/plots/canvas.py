@@ -57,13 +57,19 @@ def require_picture(
 
 
 def refuse_inputs(path: str, *inputs: str | None) -> None:
-    """Refuse a picture in the place of an input, also through a link: `FILE`, `FILE:TENSOR`, `-` or a folder's files."""
+    """Refuse a picture in the place of an input, also through a link: `FILE`, `FILE:TENSOR`, `-` or a folder's files.
+
+    Pictures that lie in a folder are no inputs: an older one may be replaced there.
+    """
+    if not os.path.exists(path):
+        return
     for given in filter(None, inputs):
         file = split_spec(given)[0]
         if file == "-":
             refuse_same_file(path, STDIN)
         elif Path(file).is_dir():
-            refuse_same_file(path, *Path(file).iterdir())
+            inside = Path(file).rglob("*")
+            refuse_same_file(path, *(one for one in inside if one.suffix.lower() not in SUFFIXES))
         else:
             refuse_same_file(path, file)
 
