@@ -29,6 +29,7 @@ TYPES = {
     "proportional": "proportional",
 }
 TELECHAT_SLOPE = 0.07
+LARGEST_STRETCH = 1e9  # beyond it the base that dynamic NTK computes is no number any more
 LONGROPE_FAMILIES = frozenset({"phi3", "phi4_multimodal"})
 
 
@@ -146,6 +147,9 @@ def _linear(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
 
 def _dynamic(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
     _need(ledger, rope, arguments, "factor", "factor")
+    if arguments["factor"] > LARGEST_STRETCH:
+        found = Found(arguments["factor"], ledger.origins["factor"])
+        raise ledger.wrong(found, f"at most {LARGEST_STRETCH:g}", "4.0")
     longest = ledger.size("max_position_embeddings")
     arguments["original_len"] = ledger.record("original_len", longest, "max_position_embeddings")
 
@@ -165,7 +169,12 @@ def _yarn(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
         if rope.values.get(key):  # 0 counts as absent in transformers
             _take(ledger, rope, arguments, key, key)
     assumed = ledger.known.attention_factor
-    if "attention_factor" not in arguments and assumed is not None:
+    if "attention_factor" not in arguments and assumed is not None and _by_every_label(ledger, rope):
+        ledger.warn(
+            f"{rope.path}.attention_factor is not in {ledger.config.file}: transformers then computes it from the factor, "
+            f"but {assumed:g} where the file has one scaling for all layers, as the model was trained"
+        )
+    elif "attention_factor" not in arguments and assumed is not None:
         arguments["attention_factor"] = ledger.record(
             "attention_factor", Found(assumed, ledger.known.described(), True)
         )
@@ -188,6 +197,12 @@ def _yarn(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
     ):
         arguments["attention_factor"] = TELECHAT_SLOPE * math.log(arguments["factor"]) + 1.0
         ledger.origins["attention_factor"] = "0.07 ln(factor) + 1, the rule of TeleChat3"
+
+
+def _by_every_label(ledger: Ledger, rope: Rope) -> bool:
+    """Whether the file has parameters for each layer type: DeepSeek-V4 then takes them as they are, and sets its own
+    magnitude only where it spreads flat ones over the layer types itself."""
+    return bool(rope.outer) and all(isinstance(rope.outer.get(label), dict) for label in ledger.known.labels)
 
 
 def _longrope(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from pe_cli.models import Resolved, resolve
 from pe_cli.models.presets import PRESETS
 from pe_cli.models.read import Configuration
 from pe_cli.models.resolve import resolve_configuration
+from pe_cli.models.table import from_config
 
 LLAMA = {
     "model_type": "llama",
@@ -246,6 +247,26 @@ class TestScalings:
         )
         assert (found["attention_factor"], found["base"], found["dim"]) == (1.0, 160000.0, 64)
 
+    def test_deepseek_v4_by_layer_type_magnifies(self) -> None:
+        """DeepseekV4RotaryEmbedding.main_attention_scaling of transformers 5.24.0, for a factor of 6.5."""
+        scaling = {
+            "rope_type": "yarn",
+            "factor": 6.5,
+            "original_max_position_embeddings": 4096,
+            "rope_theta": 1e4,
+        }
+        config = {"model_type": "deepseek_v4", "rope_parameters": {"main": scaling, "compress": scaling}}
+        for label in ("main", "compress"):
+            found = resolved(config, layer_type=label)
+            assert "attention_factor" not in found.parameters
+            table = from_config(config, [0], layer_type=label)
+            assert table.facts["attention_factor"] == pytest.approx(1.1871802176901591)
+            assert any("attention_factor is not in" in warning for warning in found.warnings)
+        said = {"main": scaling | {"attention_factor": 1.0}, "compress": scaling}
+        found = resolved(config | {"rope_parameters": said}, layer_type="main")
+        assert found.parameters["attention_factor"] == 1.0
+        assert not any("attention_factor" in warning for warning in found.warnings)
+
     def test_phimoe_has_a_magnitude_for_each_list(self) -> None:
         lists = {
             "short_factor": [1.0] * 64,
@@ -449,7 +470,7 @@ INSIDE = (
     "original_max_position_embeddings low_freq_factor partial_rotary_factor llama_4_scaling_beta full_attention"
 ).split()
 GARBAGE = [
-    None, True, False, 0, -1, 1, 3, 1.5, 1e308, 10**30, math.nan, math.inf, "x", "8", [], [1, 2], [None], [[1]], {}, {"a": 1},
+    None, True, False, 0, -1, 1, 3, 1.5, 1e308, 10**30, 10**400, math.nan, math.inf, "x", "8", [], [1, 2], [None], [[1]], {}, {"a": 1},
 ]  # fmt: skip
 
 
