@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,6 +83,12 @@ def read_configuration(spec: str) -> Configuration:
             text = stream.read(LARGEST + 1)
     except FileNotFoundError:
         raise PeError(f"{spec}: no such file; give a config.json, a model folder or a .gguf file") from None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise PeError(
+            f"{spec}: a link that leads back to itself; give a config.json or a model folder"
+        ) from None
     found = _parsed(str(path), text)
     return _from_params(found) if "dim" in found.values and "n_heads" in found.values else found
 
@@ -89,6 +97,11 @@ def _in_folder(folder: Path) -> Path:
     for name in NAMES:
         if (folder / name).is_file():
             return folder / name
+        if os.path.lexists(folder / name):
+            what = "a folder" if (folder / name).is_dir() else "a link that leads nowhere, or no file"
+            raise PeError(
+                f"{folder / name}: this is {what}; give a config.json, a model folder or a .gguf file"
+            )
     models = sorted(folder.glob("*.gguf"))
     if models:
         raise PeError(
@@ -113,6 +126,8 @@ def _parsed(file: str, text: bytes) -> Configuration:
             else ""
         )
         raise PeError(f"{file}: this is not JSON{at}: {getattr(error, 'msg', 'too deep')}") from None
+    except ValueError:  # Python refuses to read whole numbers of thousands of digits
+        raise PeError(f"{file}: there is a number of thousands of digits in it, which no key needs") from None
     if not isinstance(values, dict):
         raise PeError(f"{file}: a configuration is a JSON object, not {type(values).__name__}")
     return Configuration(file, values, model_type=str(values.get("model_type") or ""))

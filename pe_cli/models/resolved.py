@@ -179,7 +179,7 @@ class Ledger:
         value = found.value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.wrong(found, "a number", _without_quotes(value) or example)
-        if not math.isfinite(value) or (positive and value <= 0):
+        if not _is_finite(value) or (positive and value <= 0):
             raise self.wrong(found, "a positive number" if positive else "a finite number", example)
         return value
 
@@ -195,9 +195,7 @@ class Ledger:
         values = found.value
         if not isinstance(values, (list, tuple)) or not values:
             raise self.wrong(found, "a list of numbers", "[1.0, 1.02, …]")
-        if any(
-            isinstance(v, bool) or not isinstance(v, (int, float)) or not math.isfinite(v) for v in values
-        ):
+        if any(isinstance(v, bool) or not isinstance(v, (int, float)) or not _is_finite(v) for v in values):
             raise self.wrong(found, "a list of finite numbers", "[1.0, 1.02, …]")
         return tuple(values)
 
@@ -222,6 +220,17 @@ def _without_quotes(value: Any) -> str | None:
         return None
 
 
+def _is_finite(value: float) -> bool:
+    """Whether it is a number that a double can hold; JSON has whole numbers of any length."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def _shown(value: Any) -> str:
-    text = repr(value) if isinstance(value, str) else str(value)
+    try:
+        text = repr(value) if isinstance(value, str) else str(value)
+    except ValueError:  # Python refuses to write out whole numbers of thousands of digits
+        return "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "…"

@@ -51,7 +51,7 @@ def base(ledger: Ledger, rope: Rope, label: str | None) -> float:
     value = found.value
     if isinstance(value, list):
         found = at_layer(ledger, found, label)
-    theta = float(ledger.number(found))
+    theta = float(ledger.number(found, example=f"{FALLBACK_THETA}"))
     ratio = ledger.in_file("rope_ratio")
     if ratio is not None:
         theta *= ledger.number(ratio)
@@ -110,12 +110,13 @@ def width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple[
     dim, part = _width(ledger, rope, label, scaling)
     if not 1 <= dim <= WIDEST:
         raise PeError(
-            f"{ledger.config.file}: a rotary width of {dim} ({ledger.origins.get('dim', '')}) is no width of a head; check it"
+            f"{ledger.config.file}: a rotary width of {dim:.15g} ({ledger.origins.get('dim', '')}) is no width of a head; check it"
         )
-    return dim, part
+    return int(dim), part
 
 
-def _width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple[int, float | None]:
+def _width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple[float, float | None]:
+    """The width as computed, which may be larger than any whole number that a table can have."""
     direct = ledger.in_file("qk_rope_head_dim") or from_fields(ledger, "qk_rope_head_dim")
     rotary = ledger.in_file("rotary_dim") or from_fields(ledger, "rotary_dim")
     partial = _partial(ledger, rope, label)
@@ -142,10 +143,10 @@ def _width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple
                 f"{partial.origin} {part:g} is applied; {ledger.known.module} in {ledger.known.source} does not read it"
             )
         ledger.origins["dim"] = f"{head.origin}, times {partial.origin} {part:g}"
-    return int(min(ledger.whole(head) * part, 2.0 * WIDEST)), None
+    return ledger.whole(head) * part, None
 
 
-def _rotated_part(ledger: Ledger, direct: Found, partial: Found | None) -> int:
+def _rotated_part(ledger: Ledger, direct: Found, partial: Found | None) -> float:
     """The rotated channels of a head whose other channels are kept apart (multi-head latent attention)."""
     value = _recorded(ledger, direct, "qk_rope_head_dim")
     reads_part = (
@@ -154,7 +155,7 @@ def _rotated_part(ledger: Ledger, direct: Found, partial: Found | None) -> int:
     if partial is None or partial.assumed or not reads_part:
         return value
     ledger.origins["dim"] += f", times {partial.origin} {partial.value}"
-    return int(value * ledger.number(partial))
+    return value * ledger.number(partial)
 
 
 def _recorded(ledger: Ledger, found: Found, called: str) -> int:
