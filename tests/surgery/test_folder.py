@@ -350,13 +350,14 @@ def test_all_is_on_the_disk_before_a_folder_is_replaced(
 
 
 def test_read_only_folders_are_replaced(model: Path, tmp_path: Path) -> None:
-    (model / "1_Pooling").chmod(0o555)
-    for length in (600, 700):
-        replaced(model, tmp_path / "new", length)
+    (model / "1_Pooling").chmod(0o500)
+    replaced(model, tmp_path / "new", 600)
+    (tmp_path / "new" / "1_Pooling").chmod(0o500)
+    replaced(model, tmp_path / "new", 700)
     assert rows(tmp_path / "new") == 700
+    assert stat.S_IMODE((tmp_path / "new" / "1_Pooling").stat().st_mode) == 0o700
     assert sorted(os.listdir(tmp_path)) == ["model", "new"]
-    for folder in (model, tmp_path / "new"):
-        (folder / "1_Pooling").chmod(0o755)
+    (model / "1_Pooling").chmod(0o700)
 
 
 @pytest.mark.parametrize("room", [10, 50])
