@@ -29,6 +29,8 @@ THETA_KEYS: dict[str | None, tuple[str, ...]] = {
 PARTIAL_KEYS = (
     "partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage", "rotary_percent", "rotary_emb_fraction",
 )  # fmt: skip
+# In these the class has a part of its own, also beside parameters for each layer type that do not name it.
+PART_OF_CLASS = frozenset({"deepseek_v4"})
 # In these the file's `rotary_dim` is the width; elsewhere the key is there but the class does not read it.
 ROTARY_DIM_COUNTS = frozenset({"gptj", "codegen", "phi-msft", "", "minimax_m2", "qwen"})
 
@@ -177,7 +179,10 @@ def _partial(ledger: Ledger, rope: Rope, label: str | None) -> Found | None:
         found = at_layer(ledger, layers, label)
     if found is not None:
         return found
-    assumed = (rope.values if rope.assumed else rope.fallback).get("partial_rotary_factor")
+    default = rope.values if rope.assumed else rope.fallback
+    if rope.outer and ledger.config.model_type in PART_OF_CLASS:
+        default = (ledger.known.rope or {}).get(label) or {}
+    assumed = default.get("partial_rotary_factor")
     if assumed is not None:
         return Found(assumed, ledger.known.described(), assumed=True)
     if ledger.known.partial is not None:

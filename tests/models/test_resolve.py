@@ -259,6 +259,7 @@ class TestScalings:
         for label in ("main", "compress"):
             found = resolved(config, layer_type=label)
             assert "attention_factor" not in found.parameters
+            assert found.parameters["dim"] == 64
             table = from_config(config, [0], layer_type=label)
             assert table.facts["attention_factor"] == pytest.approx(1.1871802176901591)
             assert any("attention_factor is not in" in warning for warning in found.warnings)
