@@ -181,7 +181,7 @@ def _partial(ledger: Ledger, rope: Rope, label: str | None) -> Found | None:
         return found
     default = rope.values if rope.assumed else rope.fallback
     if rope.outer and ledger.config.model_type in PART_OF_CLASS:
-        default = (ledger.known.rope or {}).get(label) or {}
+        default = (ledger.known.rope or {}).get(label or "") or {}
     assumed = default.get("partial_rotary_factor")
     if assumed is not None:
         return Found(assumed, ledger.known.described(), assumed=True)
