@@ -550,3 +550,14 @@ def test_cosines_in_wide_strides_are_never_called_learned(layout: str, stride: i
     table = {"half": np.tile(cos, 2), "adjacent": np.repeat(cos, 2, axis=1), "split": cos}[layout]
     found = identify(table)
     assert found is None or found.encoding != "learned"
+
+
+@pytest.mark.parametrize("values", [np.arange(2000), np.arange(4096) // 8 + 896, np.repeat(np.arange(600), 2)])
+def test_whole_numbers_that_follow_no_rule_of_buckets(values: np.ndarray) -> None:
+    """Counted numbers look like T5 or DeBERTa buckets of a size that no model has."""
+    assert identify(values) is None
+
+
+def test_a_clipped_distance_of_many_rows_is_looked_at_in_time() -> None:
+    apart = np.clip(np.arange(1200)[:, None] - np.arange(1200), -500, 500)
+    assert identify(apart) is None

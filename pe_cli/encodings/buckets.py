@@ -7,6 +7,7 @@ the precision. Here an edge is an integer root of an integer, and there is no ch
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 
-_INT64_MAX = 2**63 - 1
+_DOUBT = 2.0**-44  # how far a quotient of logarithms in float64 may be off, many times over
+_NEAR = 40  # bits of a root up to which a logarithm in float64 is next to it
 
 
 def t5_buckets(
@@ -59,17 +61,28 @@ def deberta_buckets(
             f"--position-buckets {position_buckets}: it must be above {middle + 1}"
         )
     sizes = np.abs(distances)
-    farthest = int(sizes.max(initial=0))
-    edges = _deberta_edges(middle, max_position, 1 << max(farthest, 1).bit_length())
-    beyond = np.searchsorted(edges, sizes, side="left")
-    beyond += middle
-    return np.where(sizes <= middle, distances, np.sign(distances) * beyond).astype(np.int64, copy=False)
+    found = distances.astype(np.int64)
+    far = sizes > middle
+    values, place = np.unique(sizes[far].astype(np.int64), return_inverse=True)
+    beyond = middle + _deberta_steps(values, middle, max_position)
+    found[far] = np.sign(found[far]) * beyond[place]
+    return found
 
 
 def integer_root(value: int, degree: int) -> int:
-    """The largest integer whose `degree`-th power is at most `value`, by Newton's iteration in integers."""
+    """The largest integer whose `degree`-th power is at most `value`: by logarithm where that is next to it, else by
+    Newton's iteration in integers.
+    """
     if value < 2:
         return value
+    logarithm = math.log2(value) / degree
+    if logarithm < _NEAR:
+        root = int(2**logarithm)
+        while root**degree > value:
+            root -= 1
+        while (root + 1) ** degree <= value:
+            root += 1
+        return root
     root = 1 << -(-value.bit_length() // degree)
     while True:
         smaller = ((degree - 1) * root + value // root ** (degree - 1)) // degree
@@ -108,20 +121,18 @@ def _t5_edges(num_buckets: int, max_distance: int, bidirectional: bool) -> NDArr
     return edges
 
 
-@lru_cache(maxsize=64)
-def _deberta_edges(middle: int, max_position: int, up_to: int) -> NDArray[np.int64]:
-    """The largest distance of each bucket from `middle` on: r^(m-1) <= m^(m-1-t) (M-1)^t, until `up_to`.
+def _deberta_steps(sizes: NDArray[np.int64], middle: int, max_position: int) -> NDArray[np.int64]:
+    """ceil(ln(r / m) / ln((M - 1) / m) (m - 1)) of each r > m.
 
-    Beyond t = m - 1 the power of m moves to the other side, where dividing by it is exact enough:
-    r^(m-1) <= floor(x) where r is an integer and x is not.
+    In float64, but where that comes close to an integer t: r has at most t steps when r^(m-1) m^t <= m^(m-1) (M-1)^t.
     """
-    degree = middle - 1
-    edges = [middle]
-    while edges[-1] < min(up_to, _INT64_MAX):
-        t = len(edges)
-        power = (max_position - 1) ** t
-        bound = power * middle ** (degree - t) if t <= degree else power // middle ** (t - degree)
-        edges.append(min(integer_root(bound, degree), _INT64_MAX))
-    found = np.array(edges, dtype=np.int64)
-    found.flags.writeable = False
-    return found
+    degree, last = middle - 1, max_position - 1
+    step = math.log1p((last - middle) / middle) / degree
+    exact = np.log1p((sizes - middle) / middle) / step
+    nearest = np.rint(exact)
+    steps = np.ceil(exact).astype(np.int64)
+    for at in np.flatnonzero(abs(exact - nearest) <= _DOUBT * np.maximum(exact, 1)):
+        t, size = int(nearest[at]), int(sizes[at])
+        within = size**degree * middle ** max(t - degree, 0) <= middle ** max(degree - t, 0) * last**t
+        steps[at] = t if within else t + 1
+    return steps

@@ -18,6 +18,7 @@ Ints = NDArray[np.int64]
 USUAL_DISTANCES = (128, 512, 256, 64, 1024, 800, 2048, 32, 4096, 100, 20, 16, 8192, 20000)
 FARTHEST = 32768
 LARGEST_SIDE = 1024
+MOST_BUCKETS = 1024  # a rule of more is not looked for: models have 32 to 512
 
 
 def identify_integers(values: NDArray[Any]) -> Identified | None:
@@ -116,7 +117,7 @@ def _t5(distances: Ints, buckets: Ints) -> Found | None:
     bidirectional = bool(len(right) and right[0] > 0)
     sizes = [2 * (int(right[0]) - 1)] if bidirectional else _causal_sizes(distances, buckets)
     for size in sizes:
-        if size < 4:
+        if not 4 <= size <= MOST_BUCKETS:
             continue
 
         def rule(limit: int, size: int = size) -> Callable[[Ints], Ints]:
