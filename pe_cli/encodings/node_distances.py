@@ -16,6 +16,8 @@ from pe_cli.signature import Tensors
 from pe_cli.structures import GraphLike, as_graph
 from pe_cli.structures.graph import components
 
+FOSTER = 1e-3  # how far a sum of shares, n - 1, may be off
+
 
 def shortest_path(
     graph: GraphLike, *, weighted: bool = False, limit: int | None = None, unreachable: int = -1
@@ -107,16 +109,36 @@ def resistance_distance(graph: GraphLike, *, commute: bool = False) -> Tensors:
     for component in range(count):
         nodes = np.flatnonzero(labels == component)
         part = matrix[np.ix_(nodes, nodes)]
-        degree = part.sum(axis=1)
-        grounded = np.diag(degree) - part + 1 / len(nodes)  # the constant vector is no null vector any more
-        inverse = np.linalg.inv(grounded)
-        own = np.diagonal(inverse)
-        distance = own[:, None] + own - inverse - inverse.T
-        np.fill_diagonal(distance, 0)
-        table[np.ix_(nodes, nodes)] = distance * (degree.sum() if commute else 1)
+        table[np.ix_(nodes, nodes)] = _resistances(part) * (part.sum() if commute else 1)
         step("resistances", component + 1, count)
     facts = {"connected_components": count}
     warnings = graph.doubts
     if graph.directed:
         warnings += ("the graph is directed: these are the resistances of (A + A')/2",)
     return of_nodes(graph, {"resistance": table}, facts, warnings)
+
+
+def _resistances(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n, n) the resistances in a connected graph of these weights (n, n).
+
+    That they are right is seen from Foster's theorem: over all edges, weight times resistance adds up to n - 1.
+    """
+    n, degree = len(weights), weights.sum(axis=1)
+    if n == 1:
+        return np.zeros((1, 1))
+    unit = float(degree.mean())
+    laplacian = (np.diag(degree) - weights) / unit
+    try:
+        inverse = np.linalg.inv(laplacian + 1 / n)  # for which the constant vector is no null vector
+    except np.linalg.LinAlgError:
+        inverse = np.full((n, n), np.nan)
+    own = np.diagonal(inverse)
+    distance: NDArray[np.float64] = own[:, None] + own - inverse - inverse.T
+    np.fill_diagonal(distance, 0)
+    shares = weights / unit * distance
+    if not (abs(shares.sum() / 2 - (n - 1)) < FOSTER and shares.max() < 1 + FOSTER and distance.min() >= 0):
+        raise PeError(
+            f"the weights of one component range from {weights[weights > 0].min():g} to {weights.max():g}, too far for "
+            "resistances in float64: scale them, or --weights none"
+        )
+    return distance / unit

@@ -140,6 +140,19 @@ def test_resistances_against_networkx_and_closed_forms():
     np.testing.assert_allclose(resistance_distance(complete)["resistance"][0, 1:], 2 / 7)
 
 
+@pytest.mark.parametrize("unit", [1e-300, 1e-17, 1e-12, 1e12, 1e17, 1e300])
+def test_resistances_do_not_depend_on_the_unit(unit):
+    path = graph(4, [(0, 1), (1, 2), (2, 3)], np.full(3, unit))
+    apart = np.abs(np.arange(4)[:, None] - np.arange(4))
+    np.testing.assert_allclose(resistance_distance(path)["resistance"] * unit, apart, atol=1e-13)
+
+
+@pytest.mark.parametrize("weights", [[1e300, 1.0], [1.0, 1e-30], [1e8, 1e-12]])
+def test_weights_too_far_apart_are_refused(weights):
+    with pytest.raises(PeError, match="too far for resistances in float64"):
+        resistance_distance(graph(3, [(0, 1), (1, 2)], np.array(weights)))
+
+
 def test_there_is_no_way_for_current_between_components():
     two = resistance_distance(graph(5, [(0, 1), (2, 3), (3, 4)], [1.0, 2.0, 0.0]))["resistance"]
     wanted = np.full((5, 5), np.inf)
