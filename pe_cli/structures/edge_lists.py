@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,7 +147,7 @@ def _weight_column(
     others = [column for column in range(len(sample)) if column not in ends]
     if not others:
         return None
-    if _number(sample[others[0]]) is None:
+    if not _is_number(sample[others[0]]):
         notes.append(
             f"the third column ({sample[others[0]][:20]!r}) is not a number: it is not taken as a weight"
         )
@@ -231,9 +232,13 @@ def _delimiter(line: str) -> str | None:
 def _fields(line: str, delimiter: str | None) -> list[str]:
     if delimiter is None:
         return line.split()
+    fields = line.split(delimiter)
     if '"' in line:
-        return [field.strip() for field in next(csv.reader([line], delimiter=delimiter), [])]
-    return [field.strip() for field in line.split(delimiter)]
+        with suppress(
+            csv.Error
+        ):  # a carriage return outside of quotes: whoever wants a number says what is wrong
+            fields = next(csv.reader([line], delimiter=delimiter), [])
+    return [field.strip() for field in fields]
 
 
 def _both_integers(fields: list[str]) -> bool:
@@ -261,9 +266,14 @@ def _integer(field: str, where: str) -> int:
     return value
 
 
-def _number(field: str) -> float | None:
+def _is_number(field: str) -> bool:
     try:
-        value = float(field)
+        float(field)
     except ValueError:
-        return None
-    return value if np.isfinite(value) else None
+        return False
+    return True
+
+
+def _number(field: str) -> float | None:
+    """The finite number that is written there, if one is."""
+    return float(field) if _is_number(field) and np.isfinite(float(field)) else None

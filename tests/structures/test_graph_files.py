@@ -361,3 +361,10 @@ def test_cut_and_garbled_files_give_errors_of_one_kind(write, tmp_path):
                 read_graph(write(bytes(broken)))
             except PeError:
                 continue
+
+
+def test_a_quote_after_a_carriage_return_is_part_of_an_id(tmp_path):
+    """Python's csv reader raises an error of its own there."""
+    path = tmp_path / "graph.csv"
+    path.write_bytes(b'\r a;d": x, "b": 0\n')
+    assert read_graph(str(path)).node_ids == ('a;d": x', '"b": 0')
