@@ -246,7 +246,7 @@ def _checked(positions: ArrayLike) -> NDArray[np.int64] | NDArray[np.float64]:
     """Positions as int64 where all are whole numbers, else as float64."""
     where = np.asarray(positions)
     if where.ndim != 1:
-        raise PeError(f"positions have shape {where.shape}; one axis is needed")
+        raise PeError(f"positions of {where.shape[-1] if where.ndim else 0} axes; one number each is needed")
     if where.dtype.kind in "bi":
         return np.ascontiguousarray(where, np.int64)
     if where.dtype.kind == "u":

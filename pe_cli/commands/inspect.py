@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,6 +61,8 @@ def inspect_command(
 
         refuse_inputs(plot, source)
     if _is_configuration(source):
+        if tensor or values:
+            raise PeError(f"{source} is a configuration: --tensor and --values are for files of tensors")
         which = {"component": component, "layer_type": layer_type, "seq_len": seq_len}
         _inspect_model(source, which, json=json, plot=plot, force=force)
         return
@@ -92,7 +95,7 @@ def _is_configuration(source: str) -> bool:
     except OSError:
         return False  # whoever opens it next says why
     # The length in front of a safetensors header may begin with any byte, but it has zeros.
-    return head.lstrip()[:1] == b"{" and b"\0" not in head
+    return head.removeprefix(BOM_UTF8).lstrip()[:1] == b"{" and b"\0" not in head
 
 
 def _inspect_model(source: str, which: dict[str, Any], *, json: bool, plot: str | None, force: bool) -> None:

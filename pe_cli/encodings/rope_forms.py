@@ -54,7 +54,9 @@ class Form:
         """(n,) positions, or (n, axes) coordinates as the frequencies want them."""
         if self.axis_of is None:
             if positions.ndim != 1:
-                raise PeError(f"positions of shape {positions.shape} need --sections, --axes or --axis-style")
+                raise PeError(
+                    f"positions of {positions.shape[-1]} axes need --sections, --axes or --axis-style"
+                )
             if grid is not None:
                 raise PeError("--grid needs --sections, --axes or --axis-style")
             return positions

@@ -55,7 +55,7 @@ class Float32Waves:
     def angles(self, positions: NDArray[Any]) -> NDArray[np.float32]:
         """(n, m) radians, rounded to float32 as positions, products and scale are there."""
         if positions.ndim != 1:
-            raise PeError(f"positions have shape {positions.shape}; one axis is needed")
+            raise PeError(f"positions of {positions.shape[-1]} axes; one number each is needed")
         p = positions.astype(np.float32)[:, None]
         angles: NDArray[np.float32] = p / self.numbers if self.divides else p * self.numbers
         return angles if self.scale == 1 else np.float32(self.scale) * angles

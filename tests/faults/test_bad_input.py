@@ -81,6 +81,8 @@ ROPE: Cases = [
     ("gen rope --positions @text.npy --dim 8", "text.npy holds elements of type"),
     ("gen rope --positions @objects.npy --dim 8", "objects.npy holds Python objects (a"),
     ("gen rope --positions @cube.npy --dim 8", "--positions @cube.npy"),
+    ("gen rope --positions @triples.npy --dim 8", "positions of 3 axes need --sections"),
+    ("gen sinusoidal --positions @triples.npy --dim 8", "positions of 3 axes; one number each is needed"),
     ("gen rope --positions @none.npy --dim 8", "--positions @none.npy"),
     ("gen rope --positions @complex.npy --dim 8", "--positions @complex.npy"),
     ("gen rope --len 4 --dim 8 --name ''", "--name "),
@@ -243,6 +245,7 @@ GRAPHS: Cases = [
     ("gen laplacian comments.tsv -k 2", "comments.tsv"),
     ("gen laplacian weight-text.tsv -k 2", "weight-text.tsv", "line 2"),
     ("gen laplacian weight-nan.tsv -k 2", "weight-nan.tsv", "line 2"),
+    ("gen laplacian weight-first-nan.tsv -k 2", "weight-first-nan.tsv", "line 1"),
     ("gen laplacian weight-missing.tsv -k 2", "weight-missing.tsv", "line 2"),
     ("gen laplacian binary.tsv -k 2", "binary.tsv", "line 1"),
     ("gen laplacian latin.tsv -k 2", "latin.tsv", "line 1"),
@@ -425,6 +428,8 @@ MODELS: Cases = [
     ("gen model two.safetensors --len 8", "two.safetensors"),
     ("gen model short.gguf --len 8", "short.gguf", "is truncated"),
     ("inspect empty.config.json", "empty.config.json"),
+    ("inspect llama.config.json --values", "--values are for files of tensors"),
+    ("inspect llama.config.json --tensor a", "--tensor and --values are for files of tensors"),
     ("inspect huge-width.config.json", "huge-width.config.json"),
 ]
 
