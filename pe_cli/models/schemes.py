@@ -231,6 +231,14 @@ SCHEMES: dict[str, tuple[Scheme, ...]] = {
         ),
         learned("position_embeddings.embedding.weight", "max_position_embeddings", "hidden_size", "modeling_reformer.py"),
     ),
+    "perceiver": (
+        Scheme(
+            "elsewhere",
+            "modeling_perceiver.py",
+            note="has its positions in its preprocessor: learned rows for text, the tensor that ends in "
+            "input_preprocessor.position_embeddings.weight, and Fourier features (`pe gen fourier`) or learned rows for images",
+        ),
+    ),
     **{
         name: (nowhere(f"modeling_{name}.py", "has no encoding of positions: its recurrent layers know the order"),)
         for name in ("jamba", "nemotron_h", "mamba", "mamba2", "falcon_mamba")

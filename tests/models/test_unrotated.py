@@ -270,6 +270,7 @@ class TestSwitchedOff:
         ({"model_type": "beit", "use_absolute_position_embeddings": True}, "embeddings.position_embeddings;"),
         ({"model_type": "beit"}, "has no positions"),
         ({"model_type": "reformer", "axial_pos_shape": [128, 512]}, "pe gen axial --shape 128,512 --dims 64,192"),
+        ({"model_type": "perceiver"}, "input_preprocessor.position_embeddings.weight"),
         ({"model_type": "jamba"}, "no encoding of positions"),
         ({"model_type": "nemotron_h"}, "no encoding of positions"),
         ({"model_type": "timesfm"}, "unless use_positional_embedding is true"),
