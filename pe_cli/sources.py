@@ -19,6 +19,7 @@ from pe_cli.formats.base import READABLE, Reader, TensorSpec, check_memory, show
 from pe_cli.formats.stream import ByteInput
 
 STDIN = 0
+_KEPT = 16 << 20
 _MAX_AXES = 32  # what every numpy can have
 
 
@@ -148,8 +149,9 @@ class Source:
 
 
 @contextmanager
-def open_source(spec: str, *, tensor: str | None = None) -> Iterator[Source]:
-    """Open `FILE`, `FILE:TENSOR` or `-`; `tensor` names one as well.
+def open_source(spec: str, *, tensor: str | None = None, again: bool = False) -> Iterator[Source]:
+    """Open `FILE`, `FILE:TENSOR` or `-`; `tensor` names one as well. With `again`, what a pipe of at most 16 MiB gives can
+    be read more than once.
 
     Errors: no such file or tensor, a format that is not recognised, a file that is broken.
     """
@@ -158,6 +160,9 @@ def open_source(spec: str, *, tensor: str | None = None) -> Iterator[Source]:
         raise PeError(f"{spec!r} names the tensor {named!r}, and --tensor says {tensor!r}; give one of them")
     with ExitStack() as stack:
         stream = stack.enter_context(open_input(path))
+        if again and not stream.seekable and stream.ends_within(_KEPT):
+            stream, file = stream.spooled()
+            stack.callback(file.close)
         reader, stream = _open_reader(stream, stack)
         try:
             yield Source(reader, stream, tensor if named is None else named)

@@ -552,7 +552,9 @@ def test_cosines_in_wide_strides_are_never_called_learned(layout: str, stride: i
     assert found is None or found.encoding != "learned"
 
 
-@pytest.mark.parametrize("values", [np.arange(2000), np.arange(4096) // 8 + 896, np.repeat(np.arange(600), 2)])
+@pytest.mark.parametrize(
+    "values", [np.arange(2000), np.arange(4096) // 8 + 896, np.repeat(np.arange(600), 2)]
+)
 def test_whole_numbers_that_follow_no_rule_of_buckets(values: np.ndarray) -> None:
     """Counted numbers look like T5 or DeBERTa buckets of a size that no model has."""
     assert identify(values) is None

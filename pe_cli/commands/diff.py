@@ -12,6 +12,7 @@ from pe_cli.commands.options import Force, Json, Plot, Quiet
 from pe_cli.compare.metrics import Tolerance
 from pe_cli.compare.report import Report, compare_sources
 from pe_cli.errors import PeError
+from pe_cli.render.lines import tell
 from pe_cli.sources import open_source, split_spec
 
 SOURCE_HELP = "FILE, FILE:TENSOR, or - (stdin)."
@@ -65,7 +66,10 @@ def diff_command(
         tensor_a is not None or split_spec(a)[1] is not None,
         tensor_b is not None or split_spec(b)[1] is not None,
     )
-    with open_source(a, tensor=tensor_a) as left, open_source(b, tensor=tensor_b) as right:
+    with (
+        open_source(a, tensor=tensor_a, again=True) as left,
+        open_source(b, tensor=tensor_b, again=True) as right,
+    ):
         report = compare_sources(left, right, named, tolerance)
     if plot:
         _plot(report, plot, force)
@@ -87,4 +91,4 @@ def _plot(report: Report, path: str, force: bool) -> None:
             left, right = (side.reshape(squeezed(side.shape)) for side in pair.sample)
             plot_difference(left, right, path, force, names=report.labels)
             return
-    raise PeError("--plot: there is no pair of tables of one shape that differ")
+    tell(f"pe: note: --plot {path}: nothing is drawn, there is no pair of tables of one shape that differ")

@@ -191,11 +191,27 @@ def _compare_pair(a: Source, name_a: str, b: Source, name_b: str, tolerance: Tol
     companions = _companions(a, name_a), _companions(b, name_b)
     if left.size and right.size:
         pair.explanation = explain(left, right, names=(name_a, name_b), companions=companions)
+    for cause in pair.explanation.causes:
+        if "rows_a" in cause.facts and cause.facts.get("rows") == 0:
+            _tell_of_beginning(pair, cause, (left, right))
     if left.size < pair.a.size:
         pair.explanation.notes.append(f"causes: from the first {len(left)} rows")
     if pair.metrics is None:
         pair.metrics = _on_shared_rows(pair, left, right, tolerance)
     return pair
+
+
+def _tell_of_beginning(pair: Difference, cause: Cause, samples: tuple[NDArray[Any], NDArray[Any]]) -> None:
+    """One table is the beginning of the other: how many rows each has, of which the samples may be a part."""
+    assert pair.a is not None
+    assert pair.b is not None
+    whole = (pair.a.size, pair.b.size)
+    a, b = (len(sample) * size // sample.size for sample, size in zip(samples, whole, strict=True))
+    cause.facts.update(rows_a=a, rows_b=b)
+    short, long = ("a", "b") if a < b else ("b", "a")
+    pair.explanation.notes.append(
+        f"{long} begins with all {min(a, b)} rows of {short}, and has {abs(a - b)} more"
+    )
 
 
 def _sample(source: Source, spec: TensorSpec) -> NDArray[Any] | None:

@@ -125,6 +125,16 @@ class ByteInput:
             self.fill(offset + first * stored.itemsize, block.view(np.uint8).data)
             yield block if stored.isnative else block.astype(stored.newbyteorder("="))
 
+    def ends_within(self, most: int) -> bool:
+        """Whether the input, a pipe, holds at most `most` bytes; they are read ahead to know it."""
+        parts, held, more = [self._ahead], len(self._ahead), b"\0"
+        while more and held <= most:
+            more = self._read_pipe(_BLOCK)
+            parts.append(more)
+            held += len(more)
+        self._ahead = b"".join(parts)
+        return not more
+
     def spooled(self) -> tuple[ByteInput, IO[bytes]]:
         """All of the input as a file that can seek: an unnamed temporary file, as large as the input; close it."""
         import tempfile  # with all it brings, for nothing in most runs

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.errors import counted
 from pe_cli.render.console import can_print, console
 from pe_cli.render.words import spell
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 LEVELS = "▁▂▃▄▅▆▇█"
 ASCII_LEVELS = "._-=+*#@"
+MANY = 8  # pairs up to which those that are the same are listed too
 NARROWEST, WIDEST = 8, 64  # blocks in a sparkline
 
 
@@ -31,8 +33,13 @@ def show(report: Report) -> None:
         out.print("same, byte for byte" if exact else f"same: {report.tolerance.rule}", style="bold")
     else:
         out.print(f"differ: {report.tolerance.rule}", style="bold")
+    counts_same = len(report.pairs) > MANY
     for pair in report.pairs:
-        _show_pair(out, pair, named=len(report.pairs) > 1)
+        if not (counts_same and pair.equal):
+            _show_pair(out, pair, named=len(report.pairs) > 1)
+    if counts_same:
+        same = sum(pair.equal for pair in report.pairs)
+        out.print(f"{counted(same, 'tensor is', 'tensors are')} the same")
     for side, names in (("a", report.only_a), ("b", report.only_b)):
         names = [name for name in names if name]
         if names:
@@ -57,7 +64,7 @@ def _show_pair(out: Console, pair: Difference, *, named: bool) -> None:
                 f"{name} {spell(value)}" for name, value in cause.facts.items() if value is not None
             )
             out.print(f"why  {cause.cause}{': ' if facts else ''}{facts}{left}", style="bold")
-        if not explanation.causes:
+        if not explanation.causes and (pair.sample is not None or pair.a is None):
             out.print("why  no change that is known makes them agree")
     if explanation.parting:
         parting = explanation.parting

@@ -114,13 +114,6 @@ def test_plot(pe: Any, folder: Path, suffix: str, begins: bytes) -> None:
     pe("diff", "a.npy", "near.npy", "--plot", str(picture), "--force", code=1)
 
 
-def test_plot_needs_two_tables_of_one_shape_that_differ(pe: Any, folder: Path) -> None:
-    pytest.importorskip("matplotlib")
-    done = pe("diff", "a.npy", "same.npy", "--plot", str(folder / "none.png"), code=2)
-    assert b"--plot" in done.stderr
-    assert not (folder / "none.png").exists()
-
-
 @pytest.mark.parametrize(
     "shapes", [((16, 8), (1, 16, 8)), ((), ()), ((), (1, 1)), ((5,), (5, 1)), ((2, 3, 4), (2, 1, 3, 4))]
 )
@@ -150,3 +143,51 @@ def test_a_type_that_is_not_read_is_named_with_its_file(pe: Any, tmp_path: Path)
     for sides in (("x", "x"), ("x", "y"), ("y", "x")):
         done = pe("diff", *(f"{side}.safetensors" for side in sides), code=2)
         assert b"x.safetensors: tensor 'q' holds F8_E8M0, whose values pe does not read" in done.stderr
+
+
+def test_a_small_pipe_is_explained_as_a_file_is(pe: Any, tmp_path: Path) -> None:
+    for name, base in (("x", 10000.0), ("y", 500000.0)):
+        np.save(tmp_path / f"{name}.npy", np.asarray(rope(np.arange(64), 32, base=base)["rope"], np.float32))
+    found = told(pe, "x.npy", "y.npy")
+    piped = json.loads(
+        pe("diff", "-", "y.npy", "--json", stdin=(tmp_path / "x.npy").read_bytes(), code=1).stdout
+    )
+    assert piped["causes"] == found["causes"]
+    assert [cause["cause"] for cause in found["causes"]] == ["base"]
+
+
+def test_a_large_pipe_claims_nothing_of_causes(
+    pe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1 << 13, 600), np.float32))
+    np.save(tmp_path / "y.npy", np.ones((1 << 13, 600), np.float32))
+    shown = pe("diff", "-", "y.npy", stdin=(tmp_path / "x.npy").read_bytes(), code=1).stdout.decode()
+    assert "a pipe is read once" in shown
+    assert "why" not in shown
+
+
+@pytest.mark.parametrize(("other", "code"), [("same.npy", 0), ("short.npy", 1)])
+def test_a_picture_does_not_change_the_verdict(pe: Any, folder: Path, other: str, code: int) -> None:
+    np.save(folder / "short.npy", np.load(folder / "a.npy")[:9])
+    done = pe("diff", "a.npy", other, "--plot", "new.svg", code=code)
+    assert b"nothing is drawn" in done.stderr
+    assert not (folder / "new.svg").exists()
+
+
+def test_of_many_tensors_those_that_are_the_same_are_counted(pe: Any, tmp_path: Path) -> None:
+    tensors = {f"layer.{i}": np.full((2, 3), i, np.float32) for i in range(20)}
+    save_file(tensors, tmp_path / "x.safetensors")
+    save_file({**tensors, "layer.7": np.zeros((2, 3), np.float32)}, tmp_path / "y.safetensors")
+    shown = pe("diff", "x.safetensors", "y.safetensors", code=1).stdout.decode()
+    assert "19 tensors are the same" in shown
+    assert shown.count("layer.") == 1
+
+
+@pytest.mark.parametrize("rows", [1024, 30000])
+def test_a_table_that_begins_like_the_other(pe: Any, tmp_path: Path, rows: int) -> None:
+    table = np.random.default_rng(0).normal(size=(rows, 384)).astype(np.float32)
+    np.save(tmp_path / "x.npy", table[:512])
+    np.save(tmp_path / "y.npy", table)
+    found = told(pe, "x.npy", "y.npy")
+    assert (found["causes"][0]["rows_a"], found["causes"][0]["rows_b"]) == (512, rows)
+    assert f"b begins with all 512 rows of a, and has {rows - 512} more" in found["notes"]

@@ -101,4 +101,7 @@ def test_deberta_where_its_two_lengths_are_next_to_each_other() -> None:
     got = deberta_buckets(np.array([500, 501, 1000]), position_buckets=1000, max_position=502)
     assert got.tolist() == [500, 999, deberta_by_logarithm(1000, 1000, 502)]
     edge = 4 * 3**5  # after five exact steps of a factor of 3
-    assert deberta_buckets(np.array([edge, edge + 1]), position_buckets=8, max_position=109).tolist() == [9, 10]
+    assert deberta_buckets(np.array([edge, edge + 1]), position_buckets=8, max_position=109).tolist() == [
+        9,
+        10,
+    ]
