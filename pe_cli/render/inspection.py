@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pe_cli.catalogue import CATALOGUE
 from pe_cli.errors import counted, one_line
 from pe_cli.inspection import FileReport, TensorReport
 from pe_cli.memory import size
@@ -35,13 +36,14 @@ def show_file(report: FileReport) -> None:
         all(tensor.values is None for tensor in report.tensors) or len(report.tensors) > 4
     ):
         _list(out, report)
+    said = (report.made_by or {}).get("encoding")
     for tensor in report.tensors:
         if tensor.not_read is not None:
             out.print()
             _title(out, tensor)
             out.print(f"values not read: {tensor.not_read}", style="dim")
         elif tensor.values is not None:
-            _show_tensor(out, tensor, (report.made_by or {}).get("encoding"))
+            _show_tensor(out, tensor, said if said in CATALOGUE else None)
 
 
 def _list(out: Console, report: FileReport) -> None:
@@ -105,4 +107,7 @@ def _identity(tensor: TensorReport, said: str | None) -> dict[str, Any]:
         if said:
             return {"encoding": f"{said}, as the file says; its numbers alone do not tell"}
         return {"encoding": "not one that pe can make again; a learned table, or data"}
+    if said and tensor.identified.encoding != said:
+        likeness = f"alone they look like {tensor.identified.encoding}"
+        return {"encoding": f"{said}, as the file says", "numbers": likeness}
     return {key: spell(value) for key, value in tensor.identified.as_dict().items()}

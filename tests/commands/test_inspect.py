@@ -251,3 +251,9 @@ def test_thousands_of_tensors_are_listed_at_once(capfd: Any) -> None:
     assert lines[1].split() == ["tensor", "dtype", "shape", "size", "what", "it", "is"]
     assert lines[-1].split()[1:4] == ["float32", "[1]", "4"]
     assert len({line.index("float32") for line in lines[2:]}) == 1
+
+
+def test_the_file_is_believed_where_the_numbers_look_like_something_else(pe: Any, tmp_path: Path) -> None:
+    pe("gen", "xpos", "--len", "64", "--dim", "16", "-o", "xpos.safetensors")
+    shown = " ".join(pe("inspect", "xpos.safetensors").stdout.decode().split())
+    assert "encoding xpos, as the file says numbers alone they look like learned" in shown
