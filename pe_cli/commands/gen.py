@@ -170,7 +170,7 @@ def build(
         return RowTable(
             encoding.name, encoding.function, arguments, where, dtype, name, rows.prefix_rows, shard
         )
-    pairs = chosen_pairs(encoding, rows, arguments) if rows is not None else {}
+    pairs = chosen_pairs(encoding, rows) if rows is not None else {}
     return WholeTable(as_tensors(encoding.function(**arguments, **pairs), encoding.name), dtype, name)
 
 
@@ -214,9 +214,7 @@ def chosen_positions(
     return positions.Positions([positions.Rows(rule(rows.len, **arguments))], f"--len {rows.len}")
 
 
-def chosen_pairs(
-    encoding: Encoding, rows: options.PairChoice, arguments: Mapping[str, Any]
-) -> dict[str, Any]:
+def chosen_pairs(encoding: Encoding, rows: options.PairChoice) -> dict[str, Any]:
     """The arguments that say which queries and keys, or which distances."""
     import numpy as np
 

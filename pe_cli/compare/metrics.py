@@ -136,7 +136,7 @@ class Comparison:
             if not np.isfinite(by_column.max()):
                 x, y = self._without_nans(found, x, y, difference, size, first_row)
                 by_column = size.max(axis=0)
-            self._sizes(found, first_row, x, y, size, by_column)
+            self._sizes(found, first_row, y, size, by_column)
             if x.shape[1] >= NARROW:
                 self._directions(found, first_row, x, y, difference)
             self._ulps(found, first_row, x, y, size, spare)
@@ -184,7 +184,6 @@ class Comparison:
         self,
         found: Metrics,
         first_row: int,
-        x: NDArray[Any],
         y: NDArray[Any],
         size: NDArray[Any],
         by_column: NDArray[Any],

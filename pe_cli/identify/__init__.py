@@ -113,7 +113,7 @@ def _as_pair(cos: NDArray[Any], sin: NDArray[Any]) -> Identified | None:
             return None
         first.facts["tables"] = len(found)
         return first
-    return identify_pair(cos, sin, None, "rope") if cos.ndim == 2 and cos.dtype.kind != "c" else None
+    return identify_pair(cos, sin, None) if cos.ndim == 2 and cos.dtype.kind != "c" else None
 
 
 def _whole(values: NDArray[Any]) -> Identified | None:

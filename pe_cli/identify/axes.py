@@ -74,9 +74,7 @@ def identify_axes(
             cos, sin = cos[:, :-1], sin[:, :-1]
         groups = _groups(cos, sin, precision)
         if groups is not None:
-            named = _name(
-                arrangement.name, groups, len(values), table.shape[1], precision, prefix_rows, layout
-            )
+            named = _name(arrangement.name, groups, table.shape[1], precision, prefix_rows, layout)
             if named is not None:
                 return named
     return None
@@ -123,7 +121,6 @@ def _groups(cos: Array, sin: Array, precision: Precision) -> list[AxisGroup] | N
 def _name(
     arrangement: str,
     groups: list[AxisGroup],
-    rows: int,
     width: int,
     precision: Precision,
     prefix_rows: int,

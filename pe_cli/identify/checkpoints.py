@@ -156,13 +156,13 @@ def describe_checkpoint(tensors: Mapping[str, TensorSpec]) -> dict[str, Position
     for name, spec in tensors.items():
         for pattern in PATTERNS:
             if pattern.key.search(name) and pattern.fits(spec.shape):
-                facts = _shape_facts(pattern, name, spec.shape)
+                facts = _shape_facts(pattern, spec.shape)
                 found[name] = PositionTensor(name, pattern.encoding, pattern.role, facts)
                 break
     return found
 
 
-def _shape_facts(pattern: Pattern, name: str, shape: Shape) -> dict[str, Any]:
+def _shape_facts(pattern: Pattern, shape: Shape) -> dict[str, Any]:
     if pattern.encoding != "learned":
         if pattern.encoding == "rope" and len(shape) == 1:
             return {"dim": 2 * shape[0]}

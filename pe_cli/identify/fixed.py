@@ -192,7 +192,7 @@ def _attempt(
         except PeError:
             continue
         amplitude = magnitude(found.amplitude, own, precision)
-        for positions in _positions(found, law.unit * sign, frequencies, len(cos), precision):
+        for positions in _positions(found, law.unit * sign, frequencies, len(cos)):
             match = match_rotation(cos, sin, positions, frequencies, amplitude, precision)
             if match.reproduced:
                 yield Solved(law, width, shift, positions, amplitude, match, frequencies, found.even, dim)
@@ -209,7 +209,7 @@ def _by_distance_from_zero(
             frequencies, _ = _frequencies(law, shift, dim, len(found.step))
         except PeError:
             continue
-        for positions in _positions(found, law.unit * sign, frequencies, rows, precision):
+        for positions in _positions(found, law.unit * sign, frequencies, rows):
             start = float(positions[0])
             if abs(start) < 8 * abs(law.unit):
                 return None
@@ -227,7 +227,7 @@ def solve_with(
 ) -> Iterator[Solved]:
     """The table with measured frequencies, whatever their rule."""
     amplitude = magnitude(found.amplitude, 1.0, precision)
-    for positions in _positions(found, law.unit, frequencies, len(cos), precision):
+    for positions in _positions(found, law.unit, frequencies, len(cos)):
         match = match_rotation(cos, sin, positions, frequencies, amplitude, precision)
         if match.reproduced:
             yield Solved(
@@ -273,9 +273,7 @@ def magnitude(measured: float, own: float, precision: Precision) -> float:
     return roundest(measured, error)
 
 
-def _positions(
-    found: Rotation, unit: float, frequencies: Sequence[Any], rows: int, precision: Precision
-) -> Iterator[Array]:
+def _positions(found: Rotation, unit: float, frequencies: Sequence[Any], rows: int) -> Iterator[Array]:
     """Positions of all rows: the first one decoded from its angles, rounded where whole numbers fit."""
     angular = np.array([float(w) for w in frequencies])
     live = (angular > 0) & ~np.isnan(found.first)

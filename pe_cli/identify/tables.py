@@ -52,7 +52,7 @@ COLUMNS = {
 def identify_table(table: NDArray[Any], hint: str | None) -> Identified | None:
     """A table [n, d] that holds cosines and sines in its columns, or cosines or sines alone."""
     if table.dtype.kind == "c":
-        return identify_pair(table.real, table.imag, "complex", hint)
+        return identify_pair(table.real, table.imag, "complex")
     rows = Rows.of(table)
     if rows is None:
         return None
@@ -248,9 +248,7 @@ def _unruled(
     return Identified("rope", facts, None, precision.name, [note])
 
 
-def identify_pair(
-    cos: NDArray[Any], sin: NDArray[Any], layout: str | None, hint: str | None
-) -> Identified | None:
+def identify_pair(cos: NDArray[Any], sin: NDArray[Any], layout: str | None) -> Identified | None:
     """Cosines and sines in two tables [n, m] of one shape; `layout` where it is known to be complex."""
     precision = stored_precision(np.concatenate([cos.reshape(-1)[: 1 << 15], sin.reshape(-1)[: 1 << 15]]))
     if layout is None:

@@ -143,7 +143,7 @@ def identify_divisors(vector: NDArray[Any]) -> Identified | None:
     if (values == factor).sum() < 2 or digits_of(factor) > 4:
         return None
     precision = stored_precision(vector)
-    for base, scaling, options in _divisor_hypotheses(factor, len(values)):
+    for base, scaling, options in _divisor_hypotheses(factor):
         try:
             frequencies, _ = rope_frequencies(2 * len(values), base, scaling, **options)
         except PeError:
@@ -166,7 +166,7 @@ def identify_divisors(vector: NDArray[Any]) -> Identified | None:
     return None
 
 
-def _divisor_hypotheses(factor: float, pairs: int) -> Iterator[tuple[float, str, dict[str, Any]]]:
+def _divisor_hypotheses(factor: float) -> Iterator[tuple[float, str, dict[str, Any]]]:
     """Known bases and lengths: a vector of divisors shows the base only through where its ramp lies."""
     for base in (500000.0, 10000.0, 1000000.0, 12000000.0, 150000.0, 5000000.0):
         for length in (8192.0, 4096.0, 32768.0, 131072.0, 16384.0, 65536.0):

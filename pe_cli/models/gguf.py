@@ -142,7 +142,7 @@ class _Reading:
     def _rope(self, sliding: bool, seq_len: int | None) -> dict[str, Any]:
         parameters: dict[str, Any] = {"dim": self._width(sliding), "base": self._base(sliding)}
         if not sliding:
-            parameters |= self._scaling(parameters["dim"], seq_len)
+            parameters |= self._scaling(seq_len)
         parameters["layout"] = "adjacent" if self.arch in ADJACENT else "half"
         self.origins["layout"] = f"how llama.cpp turns {self.arch}"
         parameters |= self._sections(parameters["dim"])
@@ -178,7 +178,7 @@ class _Reading:
         self.origins["base"] = self._key(key)
         return float(found)
 
-    def _scaling(self, dim: int, seq_len: int | None) -> dict[str, Any]:
+    def _scaling(self, seq_len: int | None) -> dict[str, Any]:
         if "rope_freqs.weight" in self.header.tensors:
             return self._divisors("rope_freqs.weight")
         if "rope_factors_long.weight" in self.header.tensors:

@@ -89,7 +89,7 @@ def read_npz(file: Opened, weights: str) -> RawGraph:
                 refuse_bomb(info, file.label)
                 require_memory(info.file_size, f"{file.label}:{name}", "take a smaller file")
                 with archive.open(info) as stream:
-                    return _npy(stream, f"{file.label}:{name}", info.file_size)
+                    return _npy(stream, f"{file.label}:{name}")
 
             return _from_members(known, member, file.label, weights)
     except PeError:
@@ -190,7 +190,7 @@ def _from_entries(edges: NDArray[np.int64], values: NDArray[Any], size: int, wei
     return RawGraph(edges[:, stored], None if ones else values[stored], num_nodes=size)
 
 
-def _npy(stream: Any, label: str, nbytes: int | None = None) -> NDArray[Any]:
+def _npy(stream: Any, label: str) -> NDArray[Any]:
     """An array of the .npy format, if it is of plain numbers or text and as long as it says."""
     try:
         version = np.lib.format.read_magic(stream)
