@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from pe_cli.signature import Tensors
 from pe_cli.structures import Graph
 from pe_cli.structures.graph import Rows
 
+LARGEST_EXPONENT = 85.0  # of e; float32 ends at 88
 MOST_NAMES = 1 << 25  # characters of node names that a file's header takes
 
 
@@ -39,6 +42,23 @@ def require_weights(graph: Graph, matrix: Rows) -> None:
     with np.errstate(over="ignore"):
         if not np.isfinite(matrix.row_sums().sum()):
             raise PeError("the weights are so large that their sum overflows: scale them, or --weights none")
+
+
+def conductances(graph: Graph) -> Rows:
+    """The weights above zero between different nodes, the mean of both directions where the graph is directed; checked."""
+    adjacency = graph.symmetric.without_loops()
+    require_weights(graph, adjacency)
+    return adjacency.only(adjacency.values > 0)
+
+
+def in_space(times: Sequence[float], space_dim: int, option: str) -> NDArray[np.float64]:
+    """t^(space_dim / 2) of each time t: what keeps columns of one size on graphs drawn in such a space."""
+    for time in times:
+        if abs(space_dim) / 2 * abs(math.log(time)) > LARGEST_EXPONENT:
+            raise PeError(
+                f"--space-dim {space_dim} and {option} {time:g}: the factor would be beyond float32"
+            )
+    return np.array(times, dtype=np.float64) ** (space_dim / 2)
 
 
 def of_nodes(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings import walks
-from pe_cli.encodings.graph_tables import of_nodes, require_nodes, require_weights
+from pe_cli.encodings.graph_tables import conductances, of_nodes, require_nodes
 from pe_cli.errors import PeError
 from pe_cli.memory import require_memory
 from pe_cli.progress import step
@@ -97,9 +97,7 @@ def resistance_distance(graph: GraphLike, *, commute: bool = False) -> Tensors:
     """
     graph = as_graph(graph)
     require_nodes(graph, 1)
-    adjacency = graph.symmetric.without_loops()
-    require_weights(graph, adjacency)
-    adjacency = adjacency.only(adjacency.values > 0)
+    adjacency = conductances(graph)
     n = graph.num_nodes
     require_memory(40 * n * n, f"a distance between every two of {n:,} nodes", "ask for a part of the graph")
     labels = components(adjacency)

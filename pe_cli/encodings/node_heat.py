@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from pe_cli.encodings.graph_tables import of_nodes, require_nodes, require_weights
+from pe_cli.encodings.graph_tables import conductances, in_space, of_nodes, require_nodes
 from pe_cli.errors import PeError
 from pe_cli.memory import require_memory
 from pe_cli.signature import Floats, Tensors, require_named
@@ -16,8 +16,6 @@ from pe_cli.structures.graph import components
 
 HeatNorm: TypeAlias = Literal["none", "sym"]
 Modes: TypeAlias = Literal["zeros", "none"]
-
-LARGEST_EXPONENT = 85.0  # of e; float32 ends at 88
 
 
 def heat_kernel(
@@ -53,11 +51,8 @@ def heat_kernel(
     for time in times:
         if not 0 < time < math.inf:
             raise PeError(f"--times {time:g}: give times above 0")
-        if abs(space_dim) / 2 * abs(math.log(time)) > LARGEST_EXPONENT:
-            raise PeError(f"--space-dim {space_dim} and --times {time:g}: the factor would be beyond float32")
-    adjacency = graph.symmetric.without_loops()
-    require_weights(graph, adjacency)
-    adjacency = adjacency.only(adjacency.values > 0)
+    factors = in_space(times, space_dim, "--times")
+    adjacency = conductances(graph)
     n = graph.num_nodes
     require_memory(
         40 * n * n, f"all eigenvectors of {n:,} nodes", "use a part of the graph, or `random-walk`"
@@ -72,9 +67,7 @@ def heat_kernel(
     values[:zeros] = 0
     kept = slice(zeros, None) if drop == "zeros" else slice(None)
     squares = vectors[:, kept] ** 2
-    table = np.stack(
-        [squares @ np.exp(-time * values[kept]) * time ** (space_dim / 2) for time in times], axis=1
-    )
+    table = np.stack([squares @ np.exp(-time * values[kept]) for time in times], axis=1) * factors
     warnings = graph.doubts
     if graph.directed:
         warnings += ("the graph is directed: this is the diffusion of (A + A')/2",)

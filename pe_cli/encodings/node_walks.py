@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from pe_cli.encodings import walks
-from pe_cli.encodings.graph_tables import of_nodes, require_nodes, require_weights
-from pe_cli.errors import PeError
+from pe_cli.encodings.graph_tables import in_space, of_nodes, require_nodes, require_weights
 from pe_cli.memory import require_memory
 from pe_cli.signature import Tensors, require_named
 from pe_cli.structures import Graph, GraphLike, as_graph
@@ -17,8 +15,6 @@ from pe_cli.structures.graph import Rows
 
 Loops: TypeAlias = Literal["keep", "drop"]
 Pairs: TypeAlias = Literal["sparse", "dense"]
-
-LARGEST_EXPONENT = 85.0  # of e; float32 ends at 88
 
 
 def random_walk(graph: GraphLike, steps: int, *, loops: Loops = "keep", space_dim: int = 0) -> Tensors:
@@ -47,10 +43,8 @@ def random_walk(graph: GraphLike, steps: int, *, loops: Loops = "keep", space_di
     """
     graph, adjacency = _walked(graph, steps, loops)
     found = walks.return_probabilities(adjacency, steps, symmetric=not graph.directed)
-    if abs(space_dim) / 2 * math.log(steps) > LARGEST_EXPONENT:
-        raise PeError(f"--space-dim {space_dim} and --steps {steps}: the factors would be beyond float32")
     if space_dim:
-        found *= np.arange(1, steps + 1) ** (space_dim / 2)
+        found *= in_space(range(1, steps + 1), space_dim, "--steps")
     warnings = graph.doubts
     if not found.any() and graph.num_edges:
         warnings += (
