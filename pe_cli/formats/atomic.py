@@ -96,6 +96,8 @@ def open_output(path: str | Path | None, *, force: bool = False) -> Iterator[Out
 
 def _open_named(path: str | Path, force: bool) -> Iterator[Output]:
     label = str(path)
+    if label.endswith(os.sep):
+        raise PeError(f"{label} is the name of a folder; give that of a file")
     target = os.path.realpath(path)
     try:
         status = os.stat(path)

@@ -107,6 +107,7 @@ OUTPUTS: Cases = [
     ("gen rope --len 4 --dim 8 -o folder", "folder"),
     ("gen rope --len 4 --dim 8 -o folder/", "folder/"),
     ("gen rope --len 4 --dim 8 -o words", "words"),
+    ("gen rope --len 4 --dim 8 -o new.npy/", "new.npy/ is the name of a folder"),
     ("gen rope --len 4 --dim 8 -o x.zip", "x.zip"),
     ("gen rope --len 4 --dim 8 -o ''", "--output '': a value is needed"),
     ("gen rope --len 4 --dim 8 -o table.npy", "table.npy"),
