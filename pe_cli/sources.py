@@ -201,10 +201,17 @@ def open_input(path: str) -> Iterator[ByteInput]:
         raise _cannot_open(path, error) from error
     try:
         if os.path.isdir(path):
-            raise PeError(f"{path} is a folder, not a file of tensors")
+            raise PeError(f"{path} is a folder, not a file of tensors{_offer_inside(path)}")
         yield ByteInput(fd, path, path)
     finally:
         os.close(fd)
+
+
+def _offer_inside(folder: str) -> str:
+    """What to name instead of a folder: the first file of tensors in it."""
+    kinds = (".safetensors", ".npy", ".npz", ".h5", ".hdf5", ".gguf", ".bin", ".pt")
+    found = sorted(name for name in os.listdir(folder) if name.lower().endswith(kinds))
+    return f"; name a file in it, such as {os.path.join(folder, found[0])}" if found else ""
 
 
 def _standard_input() -> ByteInput:
