@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pe_cli.errors import PeError
+from pe_cli.surgery.json_objects import read_object
 from pe_cli.surgery.layout import times
 
 Section: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
@@ -119,23 +120,7 @@ MOST_BYTES = 16 << 20
 
 def read_config(path: str | Path) -> ModelConfig:
     """Read a `config.json`."""
-    try:
-        with Path(path).open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES:
-            raise PeError(f"{path} is larger than {MOST_BYTES >> 20} MiB: this is no configuration")
-        data = json.loads(text.decode("utf-8"))
-    except PeError:
-        raise
-    except RecursionError as error:
-        raise PeError(f"cannot read the configuration {path}: it is nested too deeply") from error
-    except OSError as error:
-        raise PeError(f"cannot read the configuration {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise PeError(f"the configuration {path} is not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise PeError(f"the configuration {path} is not a JSON object")
-    return ModelConfig(data, str(path))
+    return ModelConfig(read_object(path, most=MOST_BYTES), str(path))
 
 
 def edited(data: dict[str, Any], edits: Sequence[Edit]) -> dict[str, Any]:

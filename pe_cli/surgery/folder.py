@@ -17,6 +17,7 @@ from pe_cli.surgery import containers
 from pe_cli.surgery.config import Edit, ModelConfig, edited, read_config
 from pe_cli.surgery.folder_copy import entries, left_out, link_or_copy
 from pe_cli.surgery.folder_target import Place, names_in
+from pe_cli.surgery.json_objects import read_object
 from pe_cli.surgery.plan import Plan, make_plan
 from pe_cli.surgery.presets import Request
 from pe_cli.surgery.report import TableReport
@@ -130,7 +131,7 @@ def _shards(folder: Path) -> list[str]:
 
 def _named(index: Path) -> list[str]:
     """The files that an index names, all of them there and in its own folder."""
-    data = read_json(index)
+    data = read_object(index)
     weights = data.get("weight_map")
     if not isinstance(weights, dict):
         raise PeError(f"{index}: weight_map is {_said(weights)}, not an object of tensor and file names")
@@ -150,19 +151,6 @@ def _named(index: Path) -> list[str]:
 
 def _said(value: Any) -> str:
     return json.dumps(value)[:40]
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PeError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise PeError(f"{path} is not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise PeError(f"{path} is not a JSON object")
-    return data
 
 
 def _written_name(shard: str) -> str:
@@ -209,7 +197,7 @@ def _texts(
         path = folder / name
         if not path.is_file() or (name == "config.json" and config is None):
             continue
-        data = read_json(path)
+        data = read_object(path)
         old = path.read_text(encoding="utf-8")
         changer: Callable[[dict[str, Any]], dict[str, Any]] = change
         new = changer(json.loads(json.dumps(data)))

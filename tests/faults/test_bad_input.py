@@ -398,9 +398,9 @@ FILES: Cases = [
     ("extend table.npy --len 64 --tensor a --tensor ''", "--tensor '': a value is needed"),
     (
         "extend table.npy --len 64 --config missing.json",
-        "cannot read the configuration missing.json: No such file or directory\n",
+        "cannot read missing.json: No such file or directory\n",
     ),
-    ("extend table.npy --len 64 --config words", "the configuration words is not JSON"),
+    ("extend table.npy --len 64 --config words", "words is not JSON"),
     ("diff external.h5 external.h5", "holds no tensors, only links", "a -> other.h5:/a"),
     ("diff table.npy external.h5", "external.h5 holds no tensors"),
 ]
