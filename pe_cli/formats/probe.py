@@ -122,8 +122,9 @@ def _received(pipe: IO[bytes], length: int, died: str) -> NDArray[np.uint8]:
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # The threads that Python warns of are those of the linear algebra library, which the child does not use.
+        # Python and JAX warn of threads; those of other libraries are of no use to the child, which calls HDF5 alone.
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
         return os.fork()
 
 
