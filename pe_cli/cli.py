@@ -67,13 +67,11 @@ class SectionedCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         rest = list(super().parse_args(ctx, args))
         for parameter in self.get_params(ctx):
-            value = ctx.params.get(parameter.name)
-            if parameter.param_type_name == "option" and "" in (
-                value if isinstance(value, (list, tuple)) else [value]
-            ):
-                raise PeError(
-                    f"{max(parameter.opts, key=len)} '': a value is needed; or leave the option out"
-                )
+            given = ctx.params.get(parameter.name)
+            values = given if isinstance(given, (list, tuple)) else (given,)
+            if parameter.param_type_name == "option" and "" in values:
+                option = max(parameter.opts, key=len)
+                raise PeError(f"{option} '': a value is needed; or leave the option out")
         return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -35,9 +35,8 @@ class Output:
     fd: int
     label: str
     seekable: bool
-    start: int | None = (
-        0  # where in the file the first byte comes to lie; None where that is not for us to say
-    )
+    # Where in the file the first byte comes to lie; None where that is not for us to say.
+    start: int | None = 0
 
     def reserve(self, nbytes: int) -> None:
         """Ask the file system for room at once: faster, and a full disk is known before any work is done."""

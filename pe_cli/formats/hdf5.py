@@ -27,9 +27,8 @@ from pe_cli.formats.stream import ByteInput
 from pe_cli.memory import size
 
 _MAX_OBJECTS = 1_000_000
-_MAX_AGAIN = (
-    10_000  # of names in groups with several: in n groups, each in the one before twice, there are 2**n
-)
+# Of names in groups that have several: of n groups, each in the one before twice, there are 2**n.
+_MAX_AGAIN = 10_000
 _CACHE = 16 << 20
 _COPIES = 3  # of what is unpacked, at most: in the library, in numpy and on its way
 _PROBE_SECONDS = 5
