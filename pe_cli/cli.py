@@ -236,7 +236,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _no_such_option(typed: str, usage: Any) -> str:
-    from pe_cli.synonyms import meant
+    from pe_cli.commands.synonyms import meant
 
     known = [
         option

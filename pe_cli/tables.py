@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.errors import PeError
-from pe_cli.formats import TensorSpec
+from pe_cli.files import TensorSpec
+from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.positions import LIMIT, Positions
 from pe_cli.signature import Tensors
 

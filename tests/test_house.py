@@ -43,7 +43,7 @@ def imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", [p for p in MODULES if "encodings" in p.parts], ids=lambda p: p.name)
 def test_encodings_know_neither_files_nor_the_command_line(path: Path) -> None:
-    upward = ("pe_cli.commands", "pe_cli.render", "pe_cli.formats", "pe_cli.sources", "pe_cli.cli")
+    upward = ("pe_cli.commands", "pe_cli.render", "pe_cli.files", "pe_cli.files.sources", "pe_cli.cli")
     assert not {name for name in imported(path) if name.startswith(upward)}
 
 

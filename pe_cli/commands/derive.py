@@ -4,19 +4,58 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import types
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from pe_cli.commands import docstring
-from pe_cli.dtypes import FLOATS
 from pe_cli.errors import PeError, no_such, option_name
+from pe_cli.numerics.dtypes import FLOATS
 from pe_cli.signature import Choice, Source
+
+_HEADING = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+_SOURCE = re.compile(r"^Sources?:.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_PARAMETER = re.compile(r"^(\w+(?:, \w+)*) *:(.*)$")
+
+
+class Doc(NamedTuple):
+    """What a docstring says: its text without the sections for programmers, and each parameter's line."""
+
+    text: str
+    parameters: dict[str, str]
+
+
+def read(function: Callable[..., Any]) -> Doc:
+    """Split a docstring into the prose that a user reads and the sentences about its parameters."""
+    text = inspect.getdoc(function) or ""
+    credits = [match[0] for match in _SOURCE.finditer(text)]
+    pieces = _HEADING.split(_SOURCE.sub("", text))
+    sections = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    prose = [pieces[0].strip()]
+    prose += [sections[name].strip() for name in ("Notes", "Examples") if name in sections]
+    prose += credits
+    return Doc("\n\n".join(prose), _parameters(sections.get("Parameters", "")))
+
+
+def _parameters(section: str) -> dict[str, str]:
+    lines: dict[str, str] = {}
+    names: list[str] = []
+    for line in section.splitlines():
+        match = _PARAMETER.match(line)
+        if match:
+            names = match[1].split(", ")
+            for name in names:
+                lines[name] = match[2].strip()
+        elif line.strip():
+            for name in names:
+                lines[name] = f"{lines[name]} {line.strip()}".strip()
+    return lines
+
 
 OPPOSITES = {"bidirectional": "causal"}
 LONG_ONLY = frozenset("oq")  # -o and -q are shared options
@@ -58,7 +97,7 @@ class Parameter:
 def parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
     """The parameters of `function`, in order."""
     hints = get_type_hints(function, include_extras=True)
-    text = docstring.read(function).parameters
+    text = read(function).parameters
     return {
         name: _take_apart(name, hints[name], parameter.default, text.get(name, ""))
         for name, parameter in inspect.signature(function).parameters.items()

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from pe_cli import provenance
 from pe_cli.commands.options import Force, Json, Plot, Quiet
-from pe_cli.compare.metrics import Tolerance
-from pe_cli.compare.report import Report, compare_sources
+from pe_cli.diff.metrics import Tolerance
+from pe_cli.diff.report import Report, compare_sources
 from pe_cli.errors import PeError
-from pe_cli.render.lines import tell
-from pe_cli.sources import open_source, split_spec
+from pe_cli.files import provenance
+from pe_cli.files.sources import open_source, split_spec
+from pe_cli.render.console import tell
 
 SOURCE_HELP = "FILE, FILE:TENSOR, or - (stdin)."
 
@@ -83,7 +83,7 @@ def diff_command(
 
 
 def _plot(report: Report, path: str, force: bool) -> None:
-    from pe_cli.compare.metrics import squeezed
+    from pe_cli.diff.metrics import squeezed
     from pe_cli.render.plot import plot_difference
 
     for pair in report.pairs:

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pe_cli import provenance
 from pe_cli.commands.options import Output
 from pe_cli.errors import PeError
-from pe_cli.formats import open_sink
-from pe_cli.formats.base import NoSuchTypeError, default_format
+from pe_cli.files import open_sink, provenance
+from pe_cli.files.base import NoSuchTypeError, default_format
 from pe_cli.memory import size
 from pe_cli.progress import step
-from pe_cli.render.lines import tell
+from pe_cli.render.console import tell
 from pe_cli.render.progress import shown
 from pe_cli.tables import Table
 
@@ -130,7 +129,7 @@ def report(request: Request) -> dict[str, Any]:
 
 
 def _say_written(request: Request) -> None:
-    from pe_cli.render.words import spell, telling
+    from pe_cli.render.console import spell, telling
 
     specs = list(request.table.specs.values())
     tensors = ", ".join(f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in specs)

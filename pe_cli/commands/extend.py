@@ -14,7 +14,7 @@ from pe_cli.commands.options import Force, Format, Json, OutputPath, Plot, Quiet
 from pe_cli.errors import PeError
 
 if TYPE_CHECKING:
-    from pe_cli.surgery.presets import Request
+    from pe_cli.extend.presets import Request
 
 SCHEMA = "pe.extend/1"
 NO_CONFIG = "none"
@@ -159,7 +159,7 @@ def extend_command(
       pe extend ./all-MiniLM-L6-v2 --len 1024 --method tile -o ./longer
       pe extend ./vit-base --grid 24x24 --preset timm -o ./vit-384
     """
-    from pe_cli.surgery.presets import Request
+    from pe_cli.extend.presets import Request
 
     request = Request(
         length=length,
@@ -220,11 +220,11 @@ class Target:
 def _extend_file(spec: str, request: Request, target: Target, config: str | None) -> None:
     from dataclasses import replace
 
-    from pe_cli import provenance
+    from pe_cli.extend import containers, report
+    from pe_cli.extend.plan import make_plan
+    from pe_cli.files import provenance
+    from pe_cli.files.sources import open_source, split_spec
     from pe_cli.render.progress import shown
-    from pe_cli.sources import open_source, split_spec
-    from pe_cli.surgery import containers, remarks
-    from pe_cli.surgery.plan import make_plan
 
     path, named = split_spec(spec)
     if named is not None:
@@ -248,9 +248,9 @@ def _extend_file(spec: str, request: Request, target: Target, config: str | None
         else:
             made, reports = containers.changed(source, plan)
     notes = list(plan.notes)
-    remarks.warn_of_formula(source, request, reports)
+    report.warn_of_formula(source, request, reports)
     if target.writes and not request.tensors:
-        notes += remarks.left_out(source, plan, target.path, target.format)
+        notes += containers.left_out(source, plan, target.path, target.format)
     if plan.edits and model is not None:
         fields = "; ".join(map(str, plan.edits))
         notes.append(
@@ -281,8 +281,8 @@ def _draw(plan: Any, made: dict[str, Any]) -> None:
 
 
 def _extend_folder(path: str, request: Request, target: Target, config: str | None) -> None:
-    from pe_cli import provenance
-    from pe_cli.surgery.folder import extend_folder
+    from pe_cli.extend.folder import extend_folder
+    from pe_cli.files import provenance
 
     if target.output is None and not target.dry_run:
         raise PeError(
@@ -309,7 +309,7 @@ def _extend_folder(path: str, request: Request, target: Target, config: str | No
 
 def _config_of(path: str, config: str | None) -> Any:
     """The configuration that was named, or the one beside the file; None where there is none."""
-    from pe_cli.surgery.config import read_config
+    from pe_cli.extend.config import read_config
 
     if config == NO_CONFIG:
         return None
@@ -341,7 +341,7 @@ _OPTIONS = {
 
 def command_words(spec: str, request: Request, config: str | None = None) -> list[str]:
     """The command line that makes this file again: paths are cut to names, defaults left out."""
-    from pe_cli.sources import split_spec
+    from pe_cli.files.sources import split_spec
 
     path, named = split_spec(spec)
     words = ["pe", "extend", PurePath(path).name + (f":{named}" if named is not None else "")]
@@ -367,7 +367,7 @@ def _parameters(request: Request) -> dict[str, Any]:
 def _tell(command: str, target: Target, reports: Any, buffers: Any, notes: list[str], files: Any) -> None:
     changed = [{"tensor": b.old.name, "what": b.what, "shape": list(b.new.shape)} for b in buffers]
     if target.json:
-        from pe_cli import provenance
+        from pe_cli.files import provenance
 
         record = {
             "schema": SCHEMA,

@@ -13,14 +13,15 @@ from pathlib import PurePath
 from typing import Any
 
 from pe_cli import catalogue, positions
-from pe_cli.commands import derive, docstring, options
+from pe_cli.commands import derive, options
+from pe_cli.commands import derive as docstring
 from pe_cli.commands.emit import Request, emit
-from pe_cli.dtypes import FLOATS
 from pe_cli.errors import PeError, option_name
+from pe_cli.files.sources import load_array
 from pe_cli.memory import require_memory
+from pe_cli.numerics.dtypes import FLOATS
 from pe_cli.render.progress import shown
 from pe_cli.signature import Source, Tensors
-from pe_cli.sources import load_array
 from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
 
 # Widths of a row: lists of their length are made before anything is written.

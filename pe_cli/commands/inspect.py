@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from pe_cli import provenance
 from pe_cli.commands.options import Force, Json, Plot, TensorKey
 from pe_cli.errors import PeError
-from pe_cli.identify import describe_checkpoint
-from pe_cli.inspection import FileReport, look_at
-from pe_cli.sources import open_source, split_spec
+from pe_cli.files import provenance
+from pe_cli.files.sources import open_source, split_spec
+from pe_cli.inspect import describe_checkpoint
+from pe_cli.inspect.contents import FileReport, look_at
 
 
 def inspect_command(
@@ -104,7 +104,7 @@ def _inspect_model(source: str, which: dict[str, Any], *, json: bool, plot: str 
     report = inspect_config(source, **which)
     report["tensors"] = _position_tensors(Path(source)) if Path(source).is_dir() else []
     if plot:
-        from pe_cli.render.plot_models import plot_model
+        from pe_cli.render.plot import plot_model
 
         plot_model(report, plot, force=force)
     if json:

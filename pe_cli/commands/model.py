@@ -14,14 +14,13 @@ import typer
 from pe_cli import positions
 from pe_cli.commands import gen, options
 from pe_cli.commands.emit import Request, emit
-from pe_cli.dtypes import FLOATS
 from pe_cli.errors import PeError, no_such, option_name
+from pe_cli.files.sources import load_array
 from pe_cli.models import Resolved, resolve
 from pe_cli.models import side as side_tables
 from pe_cli.models.resolved import EVERY_LENGTH
-from pe_cli.render.lines import INDENT
-from pe_cli.render.words import spell
-from pe_cli.sources import load_array
+from pe_cli.numerics.dtypes import FLOATS
+from pe_cli.render.console import INDENT, spell
 from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
 
 ENCODING_TABLE = "encoding"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from pe_cli.dtypes import FLOATS
+from pe_cli.numerics.dtypes import FLOATS
 
 FORMATS = ("npy", "npz", "h5", "safetensors")
 

@@ -11,7 +11,7 @@ import typer
 
 from pe_cli.commands import derive
 from pe_cli.commands.gen import Filled
-from pe_cli.encodings.rope_scaling import scaling_options
+from pe_cli.encodings.rope.scaling import scaling_options
 from pe_cli.errors import PeError
 
 
@@ -51,9 +51,7 @@ def fill(own: Mapping[str, derive.Parameter], values: dict[str, Any]) -> Filled:
         if values["dim"] is None:
             raise PeError("which width? Give --dim N, or --preset NAME for the values of a well-known model")
         return Filled()
-    from pe_cli.models.presets import (
-        preset,
-    )  # it reads every kind of configuration: a table without one need not wait
+    from pe_cli.models.presets import preset
 
     named = {n for n in own if _is_named(context, n)}
     resolved = preset(name, seq_len=values["seq_len"])

@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.distances import (
     check_heads,
     checked,
@@ -22,10 +21,10 @@ from pe_cli.encodings.distances import (
     require_room,
     signed,
 )
-from pe_cli.encodings.draws import in_turn
 from pe_cli.errors import PeError, option_name
-from pe_cli.kernels import geometric, rotation_blocks
-from pe_cli.randomness import uniform_rows
+from pe_cli.numerics.dtypes import numpy_dtype, round_to
+from pe_cli.numerics.kernels import geometric, rotation_blocks
+from pe_cli.numerics.randomness import in_turn, uniform_rows
 from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors, require_named
 
 Form: TypeAlias = Literal["matrix", "key", "mpt", "slopes"]

@@ -12,11 +12,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.buckets import t5_buckets
 from pe_cli.encodings.distances import checked, head_table, refuse, require_room, sigmoid
-from pe_cli.encodings.grids import spell
 from pe_cli.errors import PeError
+from pe_cli.numerics.dtypes import numpy_dtype, round_to
+from pe_cli.positions import spell
 from pe_cli.signature import Array, DTypeName, Grid, Tensors, require_named
 
 SideScheme: TypeAlias = Literal["longt5", "etc"]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from pe_cli.dtypes import round_to
 from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.memory import require_memory
+from pe_cli.numerics.dtypes import round_to
 from pe_cli.signature import Choice
 
 WORKING = 2  # a table of pairs takes at most about twice its size while it is made

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.grids import cells
 from pe_cli.errors import PeError, no_such, option_name
-from pe_cli.kernels import as_decimal, rotations
-from pe_cli.phases import PRECISE, TWO_PI
-from pe_cli.randomness import normal_rows
+from pe_cli.numerics.kernels import as_decimal, rotations
+from pe_cli.numerics.phases import PRECISE, TWO_PI
+from pe_cli.numerics.randomness import normal_rows
+from pe_cli.positions import cells
 from pe_cli.signature import Array, Choice, Grid, Ints, Positions, Tensors, default_positions
 
 STYLES = ("nerf", "perceiver", "gaussian")

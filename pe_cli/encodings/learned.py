@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli import randomness
 from pe_cli.encodings.sinusoidal import sinusoidal
 from pe_cli.errors import PeError, no_such, option_name
+from pe_cli.numerics import randomness
 from pe_cli.signature import Choice, Positions
 
 DEFAULT_STD = 0.02

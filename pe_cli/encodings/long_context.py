@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.distances import require_room
-from pe_cli.encodings.draws import distinct_integers
 from pe_cli.errors import PeError, no_such, option_name
-from pe_cli.randomness import uniform_rows
+from pe_cli.numerics.randomness import distinct_integers, uniform_rows
 from pe_cli.signature import Tensors
 
 NOT_SEEN = -1

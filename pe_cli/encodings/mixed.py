@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.buckets import deberta_buckets, t5_buckets
 from pe_cli.encodings.distances import (
     check_heads,
@@ -20,6 +19,7 @@ from pe_cli.encodings.distances import (
     signed,
 )
 from pe_cli.errors import PeError
+from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors, require_named
 
 Convention: TypeAlias = Literal["transformers", "original"]

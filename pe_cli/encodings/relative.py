@@ -12,25 +12,12 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.buckets import t5_buckets
-from pe_cli.encodings.distances import (
-    canonical,
-    checked,
-    head_table,
-    over_distances,
-    refuse,
-)
+from pe_cli.encodings.distances import canonical, checked, head_table, over_distances, refuse
 from pe_cli.errors import PeError
-from pe_cli.kernels import geometric, rotation_blocks
-from pe_cli.signature import (
-    Array,
-    Choice,
-    Distances,
-    DTypeName,
-    Positions,
-    default_positions,
-)
+from pe_cli.numerics.dtypes import numpy_dtype, round_to
+from pe_cli.numerics.kernels import geometric, rotation_blocks
+from pe_cli.signature import Array, Choice, Distances, DTypeName, Positions, default_positions
 
 
 def t5(

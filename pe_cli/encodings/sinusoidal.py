@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import numpy_dtype
 from pe_cli.encodings import sinusoidal_grid
 from pe_cli.encodings.sinusoidal_grid import GRID_STYLES
 from pe_cli.encodings.waves import Columns, Order, Recipe, frequencies, write_waves
 from pe_cli.errors import PeError, no_such, option_name
+from pe_cli.numerics.dtypes import numpy_dtype
 from pe_cli.signature import Choice, Compute, DTypeName, Floats, Grid, Positions, Tensors, require_named
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import numpy_dtype
-from pe_cli.encodings.grids import cells, spell
 from pe_cli.encodings.waves import Columns, Order, Recipe, frequencies, write_waves
 from pe_cli.errors import PeError
+from pe_cli.numerics.dtypes import numpy_dtype
+from pe_cli.positions import cells, spell
 from pe_cli.signature import DTypeName, Tensors
 
 T, Y, X = -3, -2, -1  # axes of a grid, from the last

@@ -10,14 +10,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import numpy_dtype, round_to
 from pe_cli.encodings.distances import refuse, require_room
-from pe_cli.encodings.draws import in_turn
-from pe_cli.encodings.grids import spell
 from pe_cli.encodings.long_context import ALIASES, SCHEMES, apply_scheme
 from pe_cli.errors import PeError
-from pe_cli.kernels import geometric, rotations
-from pe_cli.randomness import LARGEST_STD, normal_rows
+from pe_cli.numerics.dtypes import numpy_dtype, round_to
+from pe_cli.numerics.kernels import geometric, rotations
+from pe_cli.numerics.randomness import LARGEST_STD, in_turn, normal_rows
+from pe_cli.positions import spell
 from pe_cli.signature import Choice, DTypeName, Ints, Positions, Tensors, require_named
 
 Combine: TypeAlias = Literal["concat", "sum"]

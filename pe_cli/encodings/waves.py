@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import round_into
 from pe_cli.errors import PeError
-from pe_cli.float32 import cos_sin, power
-from pe_cli.kernels import Frequencies, geometric, rotation_blocks, scaled
+from pe_cli.numerics.dtypes import round_into
+from pe_cli.numerics.float32 import cos_sin, power
+from pe_cli.numerics.kernels import Frequencies, geometric, rotation_blocks, scaled
 
 Order: TypeAlias = Literal["interleaved", "sin-cos", "cos-sin"]
 Recipe: TypeAlias = Literal["exp", "exp-divide", "power", "period"]

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.dtypes import round_to
 from pe_cli.encodings.distances import canonical, checked, head_table, refuse, require_room, sigmoid
-from pe_cli.encodings.grids import spell
 from pe_cli.errors import PeError
+from pe_cli.numerics.dtypes import round_to
+from pe_cli.positions import spell
 from pe_cli.signature import Array, Choice, DTypeName, Grid, Tensors
 
 VERSIONS = Choice(("1", "2"), {"v1": "1", "v2": "2"})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.models.resolve import resolve, resolve_configuration
+from pe_cli.models.resolve import from_config, resolve, resolve_configuration
 from pe_cli.models.resolved import Resolved, SideTable
-from pe_cli.models.table import from_config
 
 __all__ = ["Resolved", "SideTable", "from_config", "resolve", "resolve_configuration"]

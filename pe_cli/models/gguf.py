@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.errors import PeError, no_such
-from pe_cli.formats.gguf import GgufHeader, read_header
+from pe_cli.files.gguf import GgufHeader, read_header
+from pe_cli.files.sources import load_array, open_input
 from pe_cli.models.resolved import EVERY_LENGTH, Resolved
-from pe_cli.sources import load_array, open_input
 
 # llama_model_rope_type: the architectures that turn adjacent pairs (NORM); all others turn halves (NEOX).
 ADJACENT = frozenset(

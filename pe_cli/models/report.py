@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from pe_cli.encodings.rope_scaling import frequencies
+from pe_cli.encodings.rope.scaling import frequencies
 from pe_cli.errors import PeError
-from pe_cli.models.components import parts
 from pe_cli.models.diffusion import CLASS_KEY
 from pe_cli.models.layers import layer_tables
-from pe_cli.models.read import Configuration, is_gguf, read_configuration
+from pe_cli.models.read import Configuration, is_gguf, parts, read_configuration
 from pe_cli.models.resolve import resolve, resolve_configuration
 from pe_cli.models.resolved import LearnedTableError, Ledger, Resolved
 from pe_cli.models.scalings import BY_LENGTH, scaling_type

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+
+from pe_cli.errors import one_line
 
 _COMMANDS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -90,3 +94,73 @@ def can_print(text: str, *, stderr: bool = False) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+INDENT = 4
+
+
+def tell(text: str, indent: int = INDENT) -> None:
+    """Print one line on stderr; at a terminal too narrow for it, broken between words and indented."""
+    line = one_line(text)
+    width = _width()
+    if width is not None and len(line) > width:
+        import textwrap
+
+        room = width - max(map(len, line.split()))  # in front of the longest word
+        line = textwrap.fill(
+            line,
+            width,
+            subsequent_indent=" " * max(0, min(indent, room)),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    print(line, file=sys.stderr)
+
+
+def _width() -> int | None:
+    if not sys.stderr.isatty():
+        return None
+    try:
+        return width_asked() or os.get_terminal_size(sys.stderr.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+USUAL = {
+    "nodes_without_edge_onwards": 0,
+    "isolated_nodes": 0,
+    "connected_components": 1,
+}
+LARGEST_WHOLE = 1e15  # up to which a float without a fraction is written as a whole number
+
+
+def telling(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts without those that say that nothing is special."""
+    plain = {name for name, value in USUAL.items() if facts.get(name) == value}
+    return {name: value for name, value in facts.items() if name not in plain}
+
+
+def in_lines(phrases: Iterable[str], width: int) -> str:
+    """The phrases with two spaces between them, in as many lines of `width` as they need; none is broken."""
+    lines: list[str] = []
+    for phrase in phrases:
+        if lines and len(lines[-1]) + 2 + len(phrase) <= width:
+            lines[-1] += f"  {phrase}"
+        else:
+            lines.append(phrase)
+    return "\n".join(lines)
+
+
+def spell(value: Any) -> str:
+    """A value as a person writes it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (float, np.floating)):
+        whole = abs(value) < LARGEST_WHOLE and value == int(value)
+        return str(int(value)) if whole else f"{value:.9g}"
+    if isinstance(value, (tuple, list)):
+        shown = ", ".join(spell(item) for item in value[:8])
+        return f"{shown}, … ({len(value)})" if len(value) > 8 else shown
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {spell(item)}" for key, item in value.items())
+    return str(value)

@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import counted
-from pe_cli.render.console import can_print, console
-from pe_cli.render.words import spell
+from pe_cli.render.console import can_print, console, spell
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pe_cli.compare.metrics import Metrics
-    from pe_cli.compare.report import Difference, Report
+    from pe_cli.diff.metrics import Metrics
+    from pe_cli.diff.report import Difference, Report
 
 LEVELS = "▁▂▃▄▅▆▇█"
 ASCII_LEVELS = "._-=+*#@"

@@ -7,11 +7,11 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from pe_cli.errors import counted
-from pe_cli.render.lines import INDENT, tell
+from pe_cli.render.console import INDENT, tell
 
 if TYPE_CHECKING:
-    from pe_cli.surgery.folder import FileChange
-    from pe_cli.surgery.report import Geometry, TableReport
+    from pe_cli.extend.folder import FileChange
+    from pe_cli.extend.report import Geometry, TableReport
 
 COLUMN = 14  # where the numbers of a table begin
 MOST_ALIKE = 3

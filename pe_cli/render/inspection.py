@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pe_cli.catalogue import CATALOGUE
 from pe_cli.errors import counted, one_line
-from pe_cli.inspection import FileReport, TensorReport
+from pe_cli.inspect.contents import FileReport, TensorReport
 from pe_cli.memory import size
-from pe_cli.render.console import console
+from pe_cli.render.console import console, in_lines, spell
 from pe_cli.render.summary import draw, key_values, statistics_line
-from pe_cli.render.words import in_lines, spell
 
 if TYPE_CHECKING:
     from rich.console import Console

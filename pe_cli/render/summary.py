@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli import statistics
 from pe_cli.catalogue import CATALOGUE, load
+from pe_cli.numerics import statistics
 from pe_cli.render import heatmap
-from pe_cli.render.console import can_print, console, wants_colour
-from pe_cli.render.words import in_lines, spell, telling
+from pe_cli.render.console import can_print, console, in_lines, spell, telling, wants_colour
 
 if TYPE_CHECKING:
     from rich.console import Console

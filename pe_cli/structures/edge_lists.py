@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
+from pe_cli.files.text import Opened, blocks, decoded
 from pe_cli.memory import require_memory
-from pe_cli.structures.opening import Opened, blocks, decoded
-from pe_cli.structures.raw import RawGraph
+from pe_cli.structures.graph import RawGraph
 
 COMMENTS = ("#", "%")
 ENDS = (

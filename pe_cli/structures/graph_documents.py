@@ -10,9 +10,9 @@ from xml.parsers import expat
 import numpy as np
 
 from pe_cli.errors import PeError
+from pe_cli.files.text import Opened, whole_text
 from pe_cli.memory import require_memory
-from pe_cli.structures.opening import Opened, whole_text
-from pe_cli.structures.raw import RawGraph
+from pe_cli.structures.graph import RawGraph
 
 BYTES_AN_ITEM = 400  # of a node or an edge while it is read
 CHECKED_EVERY = 1 << 16

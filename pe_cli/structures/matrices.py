@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.formats.npz import refuse_bomb
+from pe_cli.files.npz import refuse_bomb
+from pe_cli.files.text import Opened, blocks, decoded, whole_bytes
 from pe_cli.memory import require_memory
-from pe_cli.structures.opening import Opened, blocks, decoded, whole_bytes
-from pe_cli.structures.raw import RawGraph
+from pe_cli.structures.graph import RawGraph
 
 BANNER = "%%matrixmarket"
 FIELDS = ("real", "integer", "pattern")

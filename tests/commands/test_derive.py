@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import numpy as np
 import pytest
 
-from pe_cli.commands import derive, docstring
+from pe_cli.commands import derive
+from pe_cli.commands import derive as docstring
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, Choice, Floats, Grid, Ints, Positions
 

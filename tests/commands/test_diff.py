@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from pe_cli.encodings.rotary import rope
+from pe_cli.encodings.rope.rotary import rope
 
 
 @pytest.fixture

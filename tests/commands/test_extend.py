@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from pe_cli import cli
 from pe_cli.commands import extend
-from pe_cli.surgery import presets
+from pe_cli.extend import presets
 
 TABLE = "bert.embeddings.position_embeddings.weight"
 RNG = np.random.default_rng(11)

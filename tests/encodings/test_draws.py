@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.encodings.draws import distinct_integers, in_turn
-from pe_cli.randomness import uniform_rows
+from pe_cli.numerics.randomness import distinct_integers, in_turn, uniform_rows
 
 
 def test_arrays_are_consecutive_pieces_of_the_stream() -> None:

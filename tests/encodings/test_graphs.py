@@ -9,10 +9,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from pe_cli.encodings import eigen
-from pe_cli.encodings.graphs import laplacian, magnetic
-from pe_cli.encodings.node_distances import shortest_path
-from pe_cli.encodings.node_walks import random_walk
+from pe_cli.encodings.graph import eigen
+from pe_cli.encodings.graph.distances import shortest_path
+from pe_cli.encodings.graph.spectral import laplacian, magnetic
+from pe_cli.encodings.graph.walks import random_walk
 from pe_cli.errors import PeError
 from pe_cli.progress import watched
 from pe_cli.structures import Graph

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pe_cli import rope
-from pe_cli.encodings.rope_axes import ALIASES, SECTION_ORDERS, STYLES, section_axes
+from pe_cli.encodings.rope.axes import ALIASES, SECTION_ORDERS, STYLES, section_axes
 from pe_cli.errors import PeError
 
 H, W, T = 5, 7, 3

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pe_cli import rope
-from pe_cli.encodings.rope_float32 import frequencies32
-from pe_cli.encodings.rope_scaling import frequencies
+from pe_cli.encodings.rope.float32 import frequencies32
+from pe_cli.encodings.rope.scaling import frequencies
 
 LLAMA = {"base": 5e5, "scaling": "llama3", "factor": 8.0, "original_len": 8192}
 MODELS: dict[str, tuple[int, dict[str, Any]]] = {

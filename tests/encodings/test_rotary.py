@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pe_cli import rope, xpos
-from pe_cli.encodings.rope_layouts import ALIASES, CONSTANTS, TABLES
+from pe_cli.encodings.rope.layouts import ALIASES, CONSTANTS, TABLES
 from pe_cli.errors import PeError
 
 YARN = {"scaling": "yarn", "factor": 4.0, "original_len": 4096}
@@ -166,7 +166,7 @@ def test_blocks_and_scattered_rows_are_rows_of_the_table() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e5m2"])
 def test_narrow_types_are_rounded_once(dtype: str) -> None:
-    from pe_cli.dtypes import round_to
+    from pe_cli.numerics.dtypes import round_to
 
     positions = np.arange(2000)
     exact = rope(positions, 32, layout="split", dtype="float64")

@@ -6,10 +6,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from pe_cli.dtypes import FLOATS, numpy_dtype, round_to
 from pe_cli.encodings.sinusoidal import ALIASES, NAMES, STYLES, sinusoidal, timestep
 from pe_cli.encodings.sinusoidal_grid import GRID_STYLES
 from pe_cli.errors import PeError
+from pe_cli.numerics.dtypes import FLOATS, numpy_dtype, round_to
 from pe_cli.signature import Tensors
 
 GRIDS = {name: (2, 3, 4) if name == "cogvideox" else (3, 5) for name in GRID_STYLES}

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from pe_cli.encodings import walks
-from pe_cli.encodings.node_distances import resistance_distance, shortest_path
-from pe_cli.encodings.node_heat import heat_kernel
-from pe_cli.encodings.node_walks import random_walk, rrwp
+from pe_cli.encodings.graph import traversal as walks
+from pe_cli.encodings.graph.distances import resistance_distance, shortest_path
+from pe_cli.encodings.graph.walks import heat_kernel, random_walk, rrwp
 from pe_cli.errors import PeError
 from pe_cli.structures import Graph
 

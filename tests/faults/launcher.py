@@ -14,7 +14,8 @@ import sys
 import tempfile
 import time
 
-from pe_cli import cli, structures, surgery
+from pe_cli import cli, structures
+from pe_cli import extend as surgery
 from pe_cli.catalogue import CATALOGUE, load
 from pe_cli.commands import diff, extend, gen, inspect, model
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from pe_cli import positions, structures
 from pe_cli.errors import PeError, one_line
+from pe_cli.files.sources import load_array
 from pe_cli.models import resolve
 from pe_cli.models.report import inspect_config
-from pe_cli.sources import load_array
 
 
 def result_or_error(call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:

@@ -21,10 +21,10 @@ from safetensors.numpy import save_file
 
 from pe_cli import process
 from pe_cli.errors import PeError
-from pe_cli.formats.atomic import open_output
+from pe_cli.extend import folder, folder_copy, folder_target
+from pe_cli.extend.presets import Request
+from pe_cli.files.atomic import open_output
 from pe_cli.process import INTERRUPTED, TERMINATED
-from pe_cli.surgery import folder, folder_copy, folder_target
-from pe_cli.surgery.presets import Request
 
 FORMATS = ("npy", "npz", "h5", "safetensors")
 WORDS = ("gen", "rope", "--len", "60000", "--dim", "64", "-q", "--force")

@@ -17,8 +17,8 @@ from fuzzing import mutated, seeds
 from lines import BY_NAME, TARGETS, check, some_options
 from safetensors.numpy import save, save_file
 
-from pe_cli.dtypes import numpy_dtype
-from pe_cli.sources import open_source
+from pe_cli.files.sources import open_source
+from pe_cli.numerics.dtypes import numpy_dtype
 
 MODELS: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]]]] = {
     "bert": ({"model_type": "bert", "max_position_embeddings": 40}, {"embeddings.position_embeddings.weight": (40, 8), "embeddings.position_ids": (1, 40)}),

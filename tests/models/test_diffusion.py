@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_cli.encodings.rotary import rope
+from pe_cli.encodings.rope.rotary import rope
 from pe_cli.errors import PeError
 from pe_cli.models.diffusion import DENOISERS
 from pe_cli.models.read import Configuration

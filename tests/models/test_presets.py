@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.encodings.rotary import rope
+from pe_cli.encodings.rope.rotary import rope
 from pe_cli.errors import PeError
 from pe_cli.models.presets import PRESETS, preset
 

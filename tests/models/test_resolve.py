@@ -16,8 +16,7 @@ from pe_cli.errors import PeError
 from pe_cli.models import Resolved, resolve
 from pe_cli.models.presets import PRESETS
 from pe_cli.models.read import Configuration
-from pe_cli.models.resolve import resolve_configuration
-from pe_cli.models.table import from_config
+from pe_cli.models.resolve import from_config, resolve_configuration
 
 LLAMA = {
     "model_type": "llama",

@@ -14,8 +14,7 @@ from pe_cli.errors import PeError
 from pe_cli.models import Resolved
 from pe_cli.models.read import Configuration
 from pe_cli.models.report import inspect_config
-from pe_cli.models.resolve import resolve_configuration
-from pe_cli.models.table import from_config
+from pe_cli.models.resolve import from_config, resolve_configuration
 
 DEBERTA = {"relative_attention": True, "max_relative_positions": -1}
 

@@ -9,8 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.render import heatmap
-from pe_cli.render.plots.canvas import DIVERGING, SEQUENTIAL, YES_NO, Drawing, line_colours
-from pe_cli.render.plots.view import View, joined_rows, spread
+from pe_cli.render.plots.canvas import (
+    DIVERGING,
+    SEQUENTIAL,
+    YES_NO,
+    Drawing,
+    View,
+    joined_rows,
+    line_colours,
+    spread,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import counted
-from pe_cli.render.plots.canvas import BLUE, CYCLIC, DIVERGING, GREY, Drawing
+from pe_cli.render.plots.canvas import BLUE, CYCLIC, DIVERGING, GREY, Drawing, View, spread
 from pe_cli.render.plots.general import curves, heat_map
-from pe_cli.render.plots.view import View, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

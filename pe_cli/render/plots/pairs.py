@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.render.plots.canvas import Drawing
+from pe_cli.render.plots.canvas import Drawing, View
 from pe_cli.render.plots.general import curves, heat_map, tensor
-from pe_cli.render.plots.view import View
 
 MOST_LINES = 64
 
@@ -159,7 +158,7 @@ def _pairs(view: View) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
 
 def _numbers(spec: str) -> NDArray[np.int64] | None:
     from pe_cli import positions
-    from pe_cli.sources import load_array
+    from pe_cli.files.sources import load_array
 
     try:
         where = positions.parse(spec, load_array)

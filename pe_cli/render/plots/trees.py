@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.render.plots.canvas import BLUE, GREY, Drawing
+from pe_cli.render.plots.canvas import BLUE, GREY, Drawing, View
 from pe_cli.render.plots.general import curves, heat_map, tensor
-from pe_cli.render.plots.view import View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,1 @@
+"""Encodings of graphs: by eigenvectors, by walks and by distance."""

@@ -1,0 +1,1 @@
+"""Rotary encodings: scalings, axes, layouts, and the float32 arithmetic of the frameworks."""

@@ -1,0 +1,437 @@
+"""Rotary tables of several axes: which pair turns with which coordinate, and how fast.
+
+Each form is a list of pairs (axis, exponent): the pair turns by coordinate[axis] * gain[axis] *
+base^(-exponent). What a published model does beyond that is an affine change of its coordinates, so that
+every angle is still an integer (or the user's own fraction) times an exactly known frequency.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.encodings.rope.rules import Decimals
+from pe_cli.encodings.rope.scaling import DEFAULT_BASE
+from pe_cli.errors import PeError, no_such
+from pe_cli.numerics.kernels import PRECISE, TWO_PI, as_decimal, rotations
+from pe_cli.positions import spell
+
+Grid: TypeAlias = tuple[int, ...]
+ROWS_AT_ONCE = 512
+
+
+def coordinates(
+    positions: NDArray[Any], axes: int, grid: Grid | None, *, text: bool = False, class_row: bool = False
+) -> NDArray[Any]:
+    """(n, axes) coordinates: given as such, or the cell of each row number of `grid`.
+
+    A grid of fewer axes leaves the first ones (time) at 0. `text`: a position alone is the same on all axes.
+    `class_row`: there is one more row than cells.
+    """
+    where = np.asarray(positions)
+    if where.ndim == 2:
+        if where.shape[1] != axes:
+            raise PeError(f"positions have {where.shape[1]} coordinates; this encoding has {axes} axes")
+        return where
+    if where.ndim != 1:
+        raise PeError(f"positions have shape {where.shape}; give (n,) or (n, {axes})")
+    if grid is None:
+        if not text:
+            raise PeError(f"this encoding has {axes} axes: give --grid, or positions with {axes} coordinates")
+        return np.repeat(where[:, None], axes, axis=1)
+    shape = padded(grid, axes)
+    cells = int(np.prod(shape))
+    outside = (where < 0) | (where >= cells + class_row) | (where != np.floor(where))
+    if outside.any():
+        raise PeError(
+            f"position {where[outside][0]} is not a row of --grid {spell(grid, 'x')}, which has {cells}"
+        )
+    return np.stack(np.unravel_index(np.minimum(where, cells - 1).astype(np.int64), shape), axis=1)
+
+
+def turning_blocks(
+    where: NDArray[Any],
+    axis_of: tuple[int, ...],
+    inv_freq: Decimals,
+    amplitude: float,
+    *,
+    relative: bool,
+) -> Iterator[tuple[slice, NDArray[np.complex128]]]:
+    """Like `kernels.rotation_blocks`, with coordinates (n, axes) and the axis of each pair."""
+    chosen = {
+        axis: np.array([i for i, a in enumerate(axis_of) if a == axis]) for axis in sorted(set(axis_of))
+    }
+    rates = {axis: tuple(inv_freq[i] for i in columns) for axis, columns in chosen.items()}
+    buffer = np.empty((ROWS_AT_ONCE, len(axis_of)), np.complex128)
+    for start in range(0, len(where), ROWS_AT_ONCE):
+        part = where[start : start + ROWS_AT_ONCE]
+        z = buffer[: len(part)]
+        for axis, columns in chosen.items():
+            distinct, index = np.unique(part[:, axis], return_inverse=True)
+            turned = rotations(distinct, rates[axis], amplitude=amplitude, relative=relative)
+            z[:, columns] = turned[index.reshape(-1)]
+        yield slice(start, start + len(part)), z
+
+
+def padded(grid: Grid, axes: int) -> Grid:
+    if len(grid) > axes:
+        raise PeError(f"--grid {spell(grid, 'x')} has {len(grid)} axes; this encoding has {axes}")
+    return (1,) * (axes - len(grid)) + tuple(grid)
+
+
+class Pair(NamedTuple):
+    """One pair of channels; `exponent` None is a pair that does not turn."""
+
+    axis: int
+    exponent: Fraction | None
+
+
+class Change(NamedTuple):
+    """A coordinate c becomes scale * c + offset, and its frequencies are multiplied by gain."""
+
+    scale: int = 1
+    offset: int = 0
+    gain: Decimal = Decimal(1)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A form for one width and grid.
+
+    pairs : one entry a pair; `columns` has the pair of each column of layout `half` where the second half
+        does not repeat the first, and `only_half` says that the model's own rotation has no other layout.
+    measures_grid : the changes were made for one grid, which coordinates are measured against.
+    """
+
+    pairs: tuple[Pair, ...]
+    axes: int
+    base: float
+    native: str
+    changes: tuple[Change, ...] = ()
+    columns: tuple[int, ...] | None = None
+    only_half: bool = False
+    float32_recipe: bool = True
+    class_row: bool = False
+    measures_grid: bool = False
+    facts: dict[str, Any] = field(default_factory=dict, hash=False, compare=False)
+
+    def change(self, axis: int) -> Change:
+        return self.changes[axis] if self.changes else Change()
+
+    def frequencies(self) -> Decimals:
+        """(m,) radians per unit of the changed coordinate."""
+        if not 0 < self.base < math.inf:
+            raise PeError(f"--base {self.base:g} is not a positive number")
+        logarithm = PRECISE.ln(as_decimal(self.base))
+        return tuple(self._frequency(pair, logarithm) for pair in self.pairs)
+
+    def _frequency(self, pair: Pair, logarithm: Decimal) -> Decimal:
+        if pair.exponent is None:
+            return Decimal(0)
+        top, bottom = pair.exponent.numerator, pair.exponent.denominator
+        power = PRECISE.exp(PRECISE.divide(PRECISE.multiply(logarithm, Decimal(-top)), Decimal(bottom)))
+        return PRECISE.multiply(power, self.change(pair.axis).gain)
+
+    def coordinates(self, where: NDArray[Any]) -> NDArray[Any]:
+        """(n, axes) of the changed coordinates."""
+        if not self.changes:
+            return where
+        scale = np.array([self.change(axis).scale for axis in range(self.axes)])
+        offset = np.array([self.change(axis).offset for axis in range(self.axes)])
+        changed: NDArray[Any] = where * scale + offset
+        return changed
+
+
+def _series(axis: int, width: int) -> list[Pair]:
+    """base^(-2 j / width), j from 0, all on one axis."""
+    return [Pair(axis, Fraction(2 * j, width)) for j in range(width // 2)]
+
+
+def _quarter(dim: int, style: str) -> int:
+    if dim % 4:
+        raise PeError(
+            f"axis style {style} gives half of the width to each of two axes: --dim {dim} is no multiple of 4"
+        )
+    return dim // 2
+
+
+def _two_axes(style: str, native: str, order: tuple[int, int] = (0, 1)) -> Callable[..., Plan]:
+    """Half of the width for rows, half for columns, both with the same frequencies."""
+
+    def build(dim: int, base: float, **_: Any) -> Plan:
+        half = _quarter(dim, style)
+        pairs = [pair for axis in order for pair in _series(axis, half)]
+        return Plan(tuple(pairs), 2, base, native)
+
+    return build
+
+
+def _kimi(dim: int, base: float, **_: Any) -> Plan:
+    half = _quarter(dim, "kimi-vision")
+    rows, columns = _series(0, half), _series(1, half)
+    return Plan(tuple(p for both in zip(columns, rows, strict=True) for p in both), 2, base, "half")
+
+
+def _pixtral(dim: int, base: float, **_: Any) -> Plan:
+    _quarter(dim, "pixtral")
+    every = [Fraction(2 * i, dim) for i in range(dim // 2)]
+    pairs = [Pair(0, e) for e in every[0::2]] + [Pair(1, e) for e in every[1::2]]
+    return Plan(tuple(pairs), 2, base, "half")
+
+
+def _gemma4(dim: int, base: float, **_: Any) -> Plan:
+    plan = _two_axes("gemma4-vision", "half")(dim, base)
+    return replace(plan, columns=_repeated_by_block([dim // 4, dim // 4]))
+
+
+def _llama4(dim: int, base: float, **_: Any) -> Plan:
+    plan = _two_axes("llama4-vision", "complex", order=(1, 0))(dim, base)
+    return replace(plan, changes=(Change(offset=1), Change(offset=1)), class_row=True)
+
+
+def _dinov3(dim: int, base: float, *, grid: Grid | None, **_: Any) -> Plan:
+    plan = _two_axes("dinov3", "half")(dim, base)
+    # The centre of cell k of N in [-1, 1] is (2 k + 1 - N) / N; a turn of 2 pi per period.
+    changes = tuple(Change(2, 1 - n, PRECISE.divide(TWO_PI, Decimal(n))) for n in _sized("dinov3", grid, 2))
+    return replace(plan, changes=changes, float32_recipe=False, measures_grid=True)
+
+
+def _timm(style: str, order: tuple[int, int], offset: int) -> Callable[..., Plan]:
+    """timm's `RotaryEmbeddingCat`: cell numbers from `offset`, rescaled to the grid of pretraining if given."""
+    cells = _two_axes(style, "sin-cos-adjacent", order)
+
+    def build(dim: int, base: float, *, grid: Grid | None, ref_grid: Grid | None, **_: Any) -> Plan:
+        plan = cells(dim, base)
+        if ref_grid is None:
+            return replace(plan, changes=(Change(offset=offset),) * 2)
+        if len(ref_grid) != 2:
+            raise PeError(f"--ref-grid {spell(ref_grid, 'x')} has {len(ref_grid)} axes; {style} has 2")
+        sizes = zip(_sized(style, grid, 2), ref_grid, strict=True)
+        changes = tuple(Change(offset=offset, gain=PRECISE.divide(Decimal(r), Decimal(n))) for n, r in sizes)
+        return replace(plan, changes=changes, float32_recipe=False, measures_grid=True)
+
+    return build
+
+
+def _vjepa2(dim: int, base: float, **_: Any) -> Plan:
+    block = dim // 3 // 2
+    if not block:
+        raise PeError(f"axis style vjepa2 needs --dim of at least 6, not {dim}")
+    rest = dim // 2 - 3 * block
+    pairs = [pair for axis in range(3) for pair in _series(axis, 2 * block)] + [Pair(0, None)] * rest
+    columns = _repeated_by_block([block, block, block, rest])
+    return Plan(tuple(pairs), 3, base, "half", columns=columns, only_half=True)
+
+
+def _qwen_image(dim: int, base: float, *, grid: Grid | None, axes: Grid | None, **_: Any) -> Plan:
+    plan = _concatenated(dim, base, axes or _default_axes("qwen-image", dim, (16, 56, 56), 128), "complex")
+    if plan.axes != 3:
+        raise PeError(
+            f"--axes {spell(axes or ())} are {plan.axes}; axis style qwen-image has 3: frame, row, column"
+        )
+    if grid is None:
+        return plan
+    centred = (Change(offset=size // 2 - size) for size in padded(grid, 3)[1:])
+    return replace(plan, changes=(Change(), *centred), measures_grid=True)
+
+
+def _ltx(dim: int, base: float, **_: Any) -> Plan:
+    steps = dim // 6
+    if steps < 2:
+        raise PeError(f"axis style ltx needs --dim of at least 12, not {dim}")
+    dead = [Pair(0, None)] * ((dim - 6 * steps) // 2)
+    rising = [Pair(axis, Fraction(-j, steps - 1)) for j in range(steps) for axis in range(3)]
+    quarter = PRECISE.divide(TWO_PI, Decimal(4))
+    changes = (Change(2, -1, quarter),) * 3
+    return Plan((*dead, *rising), 3, base, "adjacent", changes=changes, float32_recipe=False)
+
+
+def _fixed_axes(style: str, native: str, split: Callable[[int], Grid]) -> Callable[..., Plan]:
+    def build(dim: int, base: float, *, axes: Grid | None, **_: Any) -> Plan:
+        return _concatenated(dim, base, axes or split(dim), native)
+
+    return build
+
+
+def _concatenated(dim: int, base: float, axes: Grid, native: str = "adjacent") -> Plan:
+    """A one-axis encoding of its own for each axis, side by side."""
+    if any(width < 2 or width % 2 for width in axes):
+        raise PeError(f"--axes {spell(axes)}: every axis needs an even width of at least 2")
+    if sum(axes) != dim:
+        raise PeError(f"--axes {spell(axes)} add up to {sum(axes)}, but --dim is {dim}")
+    pairs = [pair for axis, width in enumerate(axes) for pair in _series(axis, width)]
+    return Plan(tuple(pairs), len(axes), base, native, facts={"axes": list(axes)})
+
+
+def _default_axes(style: str, dim: int, axes: Grid, width: int) -> Grid:
+    if dim != width:
+        raise PeError(
+            f"axis style {style} has axes {spell(axes)} at --dim {width}; for --dim {dim} give --axes"
+        )
+    return axes
+
+
+def _wan(dim: int) -> Grid:
+    side = 2 * (dim // 6)
+    return (dim - 2 * side, side, side)
+
+
+def _cogvideox(dim: int) -> Grid:
+    return (dim // 4, dim // 8 * 3, dim // 8 * 3)
+
+
+def _repeated_by_block(blocks: Iterable[int]) -> tuple[int, ...]:
+    """Columns of `half` where every block of pairs is repeated by itself: [h, h, w, w] instead of [h, w, h, w]."""
+    columns: list[int] = []
+    start = 0
+    for size in blocks:
+        columns += [*range(start, start + size)] * 2
+        start += size
+    return tuple(columns)
+
+
+class Style(NamedTuple):
+    """A published form: how it is built, its base where none is given, and where it comes from."""
+
+    build: Callable[..., Plan]
+    base: float
+    source: str
+
+
+STYLES: dict[str, Style] = {
+    "qwen-vision": Style(
+        _two_axes("qwen-vision", "half"), DEFAULT_BASE, "Qwen2-VL to Qwen3-VL, GLM-V, vision"
+    ),
+    "step3-vision": Style(
+        _two_axes("step3-vision", "half", order=(1, 0)), DEFAULT_BASE, "Step 3 vision: columns before rows"
+    ),
+    "inkling-vision": Style(
+        _two_axes("inkling-vision", "adjacent", order=(1, 0)),
+        DEFAULT_BASE,
+        "Inkling 2 vision: columns before rows, adjacent pairs",
+    ),
+    "kimi-vision": Style(_kimi, DEFAULT_BASE, "Kimi-K2.5 vision: column, row, column, row…"),
+    "pixtral": Style(_pixtral, DEFAULT_BASE, "Pixtral, Mistral-3 vision: alternate frequencies"),
+    "gemma4-vision": Style(_gemma4, 100.0, "Gemma-4 vision: each axis is a half by itself"),
+    "sam": Style(_two_axes("sam", "adjacent"), DEFAULT_BASE, "SAM 2, SAM 3, EdgeTAM"),
+    "eva02": Style(_timm("eva02", (0, 1), 0), DEFAULT_BASE, "EVA-02 in timm; --ref-grid rescales"),
+    "pe-vision": Style(
+        _timm("pe-vision", (1, 0), 1), DEFAULT_BASE, "Perception Encoder in timm: columns first, from 1"
+    ),
+    "dinov3": Style(_dinov3, 100.0, "DINOv3: cell centres in [-1, 1], base^(4 j / dim) is the period"),
+    "llama4-vision": Style(
+        _llama4, DEFAULT_BASE, "Llama 4 vision: x then y, from 1; row H*W is the class token"
+    ),
+    "vjepa2": Style(_vjepa2, DEFAULT_BASE, "V-JEPA 2 as it is: tiled by halves, rotated in adjacent pairs"),
+    "flux": Style(
+        _fixed_axes("flux", "adjacent", lambda d: _default_axes("flux", d, (16, 56, 56), 128)),
+        DEFAULT_BASE,
+        "FLUX.1: 16, 56, 56",
+    ),
+    "wan": Style(
+        _fixed_axes("wan", "adjacent", _wan), DEFAULT_BASE, "Wan 2: rows and columns 2 (dim // 6) each"
+    ),
+    "cogvideox": Style(
+        _fixed_axes("cogvideox", "adjacent", _cogvideox), DEFAULT_BASE, "CogVideoX: 1/4, 3/8, 3/8"
+    ),
+    "hunyuan-video": Style(
+        _fixed_axes(
+            "hunyuan-video", "adjacent", lambda d: _default_axes("hunyuan-video", d, (16, 56, 56), 128)
+        ),
+        256.0,
+        "HunyuanVideo: 16, 56, 56",
+    ),
+    "qwen-image": Style(_qwen_image, DEFAULT_BASE, "Qwen-Image: rows and columns counted from the centre"),
+    "ltx": Style(_ltx, DEFAULT_BASE, "LTX-Video: rising frequencies, axes interleaved, padding first"),
+}
+ALIASES = {
+    "qwen2-vl": "qwen-vision",
+    "qwen3-vl": "qwen-vision",
+    "glm-v": "qwen-vision",
+    "kimi": "kimi-vision",
+    "mistral3": "pixtral",
+    "gemma4": "gemma4-vision",
+    "sam2": "sam",
+    "sam3": "sam",
+    "eva": "eva02",
+    "llama4": "llama4-vision",
+    "flux1": "flux",
+    "ltx-video": "ltx",
+}
+
+
+@lru_cache(maxsize=64)
+def axial_plan(
+    dim: int,
+    base: float | None,
+    style: str | None,
+    axes: Grid | None,
+    grid: Grid | None,
+    ref_grid: Grid | None = None,
+) -> Plan:
+    """The plan of a published style, or of `axes` side by side."""
+    if dim % 2 or dim < 2:
+        raise PeError(f"--dim {dim}: a rotary width is an even number of channels")
+    if ref_grid is not None and style not in WITH_REF_GRID:
+        raise PeError(f"--ref-grid belongs to axis styles {' and '.join(sorted(WITH_REF_GRID))}")
+    if style is None:
+        if axes is None:
+            raise PeError("give --axes or --axis-style")
+        return _concatenated(dim, DEFAULT_BASE if base is None else base, axes)
+    if style not in STYLES:
+        raise no_such("axis style", style, (*STYLES, *ALIASES))
+    known = STYLES[style]
+    if axes is not None and style not in WITH_AXES:
+        raise PeError(f"axis style {style} has its own division of the width: leave --axes out")
+    plan = known.build(dim, known.base if base is None else base, grid=grid, axes=axes, ref_grid=ref_grid)
+    return replace(plan, facts={**plan.facts, "axis_style": style, "model": known.source})
+
+
+WITH_REF_GRID = frozenset({"eva02", "pe-vision"})
+WITH_AXES = frozenset({"flux", "wan", "cogvideox", "hunyuan-video", "qwen-image"})
+
+
+SECTION_ORDERS = {"ernie-vl": "ernie"}  # axis styles that divide one frequency vector
+
+
+def section_axes(sections: Grid, pairs: int, order: str) -> tuple[int, ...]:
+    """(pairs,) the axis of each pair of one shared frequency vector.
+
+    chunked : the first sections[0] pairs turn with axis 0, the next sections[1] with axis 1, … (M-RoPE; with
+        four sections XD-RoPE).
+    interleaved : axis 0, but for i = a, a + k, a + 2 k, … < k sections[a] with axis a of k.
+    ernie : rows and columns alternate in the first sections[0] + sections[1] pairs, time has the rest.
+    """
+    if any(size < 0 for size in sections):
+        raise PeError(f"--sections {spell(sections)}: a section is a number of pairs")
+    if sum(sections) != pairs:
+        raise PeError(
+            f"--sections {spell(sections)} add up to {sum(sections)} pairs, but the rotary width has {pairs}"
+        )
+    if order == "chunked":
+        return tuple(axis for axis, size in enumerate(sections) for _ in range(size))
+    if order == "interleaved":
+        count = len(sections)
+        return tuple(i % count if i < count * sections[i % count] else 0 for i in range(pairs))
+    if len(sections) != 3 or sections[0] != sections[1]:
+        raise PeError(
+            f"--sections {spell(sections)}: ERNIE's are rows, columns (as many) and time, such as 22,22,20"
+        )
+    spatial = sections[0] + sections[1]
+    return tuple(1 + i % 2 if i < spatial else 0 for i in range(pairs))
+
+
+def _sized(style: str, grid: Grid | None, axes: int) -> Grid:
+    if grid is None:
+        raise PeError(f"axis style {style} measures positions against the grid: give --grid, such as 16x16")
+    if len(grid) != axes:
+        raise PeError(f"--grid {spell(grid, 'x')} has {len(grid)} axes; axis style {style} has {axes}")
+    return grid

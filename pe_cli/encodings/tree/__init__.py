@@ -1,0 +1,1 @@
+"""Encodings of trees: where a node stands, and how two nodes stand to each other."""

@@ -1,0 +1,386 @@
+"""A model's configuration: what it says about its position tables, and the edits that keep it in step with them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pe_cli.errors import PeError
+from pe_cli.extend.layout import times
+from pe_cli.files.json_objects import read_object
+
+Section: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
+
+# Parts of a configuration, and the names of the tensors that they describe.
+PARTS = (
+    ("vlm_config", r"^vlm\."),
+    ("text_config", r"(?:^|\.)(?:text_model|language_model|text_encoder|text_backbone|text)\."),
+    ("vision_config", r"vision|visual|image_encoder|image_tower|video_tower"),
+    ("image_config", r"image_model"),
+    ("audio_config", r"audio"),
+    ("qformer_config", r"qformer"),
+    ("backbone_config", r"backbone|pixel_level_module"),
+    ("encoder", r"^encoder\."),
+    ("decoder", r"^decoder\."),
+)
+LENGTH_FIELDS = (
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "max_source_positions",
+    "max_target_positions",
+    "max_encoder_position_embeddings",
+    "max_decoder_position_embeddings",
+    "num_position_embeddings",
+    "position_embedding_size",
+)
+# Where a field is left out since it has its default, this is the one to write.
+LENGTH_FIELD_OF = {"gpt2": "n_positions", "openai-gpt": "n_positions", "gpt_bigcode": "n_positions"}
+# The first position is pad_token_id + 1, and the length in the configuration counts all rows.
+BEHIND_PADDING = frozenset(
+    [
+        "roberta",
+        "xlm-roberta",
+        "xlm-roberta-xl",
+        "camembert",
+        "longformer",
+        "mpnet",
+        "esm",
+        "data2vec-text",
+        "ibert",
+        "xmod",
+        "lilt",
+        "luke",
+        "roberta-prelayernorm",
+        "layoutlmv3",
+        "markuplm",
+        "bridgetower_text_model",
+        "clap_text_model",
+        "altclip_text_model",
+    ]
+)
+MOST_OFFSET = 8
+IMAGE_FIELDS = ("pretrain_image_size", "image_size", "input_size")
+SIDE_FIELDS = ("pos_emb_height", "pos_emb_width")
+PAIR_FIELDS = ("window_positional_embedding_background_size",)
+COUNT_FIELDS = ("num_position_embeddings", "num_patches")  # of a grid: how many cells it has
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A field of a configuration with its old and new value; `old` is None where it was left to its default."""
+
+    path: tuple[str, ...]
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        was = "(default)" if self.old is None else json.dumps(self.old)
+        return f"{'.'.join(self.path)}: {was} -> {json.dumps(self.new)}"
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A `config.json`, with the name to use for it in messages."""
+
+    data: dict[str, Any]
+    label: str
+
+    def sections(self, tensor: str) -> list[Section]:
+        """The parts that describe `tensor`, the most particular first, the whole last."""
+        found: list[Section] = [((), self.data)]
+        for key, pattern in PARTS:  # a part can have parts: vlm_config.vision_config
+            path, inner = found[0]
+            part = inner.get(key)
+            if isinstance(part, dict) and re.search(pattern, tensor.lower()):
+                found.insert(0, ((*path, key), part))
+        return found
+
+    def sizes_image(self, tensor: str) -> bool:
+        """Whether the part that describes `tensor` is of images and has no length: a bare vision model."""
+        _, section = self.sections(tensor)[0]
+        sized = any(field in section for field in (*IMAGE_FIELDS, *COUNT_FIELDS))
+        return sized and "patch_size" in section and not any(field in section for field in LENGTH_FIELDS[:7])
+
+    def everywhere(self) -> Iterator[Section]:
+        """The whole and its direct parts."""
+        yield (), self.data
+        for key, part in self.data.items():
+            if isinstance(part, dict):
+                yield (key,), part
+
+
+MOST_BYTES = 16 << 20
+
+
+def read_config(path: str | Path) -> ModelConfig:
+    """Read a `config.json`."""
+    return ModelConfig(read_object(path, most=MOST_BYTES), str(path))
+
+
+def edited(data: dict[str, Any], edits: Sequence[Edit]) -> dict[str, Any]:
+    """A copy of `data` with the edits made."""
+    copy: dict[str, Any] = json.loads(json.dumps(data))
+    for edit in edits:
+        place = copy
+        for key in edit.path[:-1]:
+            place = place.setdefault(key, {})
+        place[edit.path[-1]] = edit.new
+    return copy
+
+
+def _fields(section: dict[str, Any], tensor: str) -> dict[str, int]:
+    """The length fields of a part that concern `tensor`: of two stacks, only its own."""
+    side = re.search(r"(?:^|\.)(encoder|decoder)\.", tensor.lower())
+    if re.search(r"[._][xyhw]_position", tensor.lower()):
+        return {"max_2d_position_embeddings": section.get("max_2d_position_embeddings", 1024)}
+    other = {"encoder": r"target|decoder", "decoder": r"source|encoder"}[side[1]] if side else r"(?!)"
+    return {
+        field: section[field]
+        for field in LENGTH_FIELDS
+        if type(section.get(field)) is int and section[field] > 0 and not re.search(other, field)
+    }
+
+
+def offset_of(tensor: str, rows: int, config: ModelConfig | None) -> tuple[int, str]:
+    """How many rows stand before position 0 in a table of tokens, and how that is known."""
+    if config is not None:
+        for _, section in config.sections(tensor):
+            kind = section.get("model_type")
+            if kind in BEHIND_PADDING:
+                pad = section.get("pad_token_id", 1)
+                return (
+                    pad if isinstance(pad, int) else 1
+                ) + 1, f"{kind}: positions begin at pad_token_id + 1"
+            fields = _fields(section, tensor)
+            for field, value in fields.items():
+                if 0 <= rows - value <= MOST_OFFSET:
+                    return rows - value, f"{field} {value} of {rows} rows" if rows > value else ""
+    if rows > MOST_OFFSET + 2 and rows % 64 == 2:
+        return 2, f"{rows} rows are {rows - 2} and 2 (as in RoBERTa, BART and OPT)"
+    return 0, ""
+
+
+def length_edits(
+    config: ModelConfig, tensor: str, old: tuple[int, int], new: tuple[int, int]
+) -> tuple[list[Edit], list[str]]:
+    """Edits for a table of tokens that goes from `old` to `new` (rows, usable), and what there is to say.
+
+    Errors: the configuration has a length, and it is neither the rows nor the usable rows of the table.
+    """
+    for path, section in config.sections(tensor):
+        fields = _fields(section, tensor)
+        if not fields:
+            kind = section.get("model_type")
+            if path or kind in LENGTH_FIELD_OF:
+                field = LENGTH_FIELD_OF.get(str(kind), "max_position_embeddings")
+                return [Edit((*path, field), None, new[0])], []
+            continue
+        edits = [
+            Edit((*path, field), value, new[0] if value == old[0] else new[1])
+            for field, value in fields.items()
+            if value in old
+        ]
+        if not edits:
+            said = ", ".join(f"{'.'.join((*path, field))} {value}" for field, value in fields.items())
+            usable = f", {old[1]} of them usable" if old[1] != old[0] else ""
+            raise PeError(
+                f"{config.label} says {said}, but {tensor} has {old[0]} rows{usable}; correct the "
+                "configuration, give --offset, or leave it out with --config none"
+            )
+        return edits, []
+    return [], [f"{config.label} has no field for the length of {tensor}; tell your code"]
+
+
+def grid_of(config: ModelConfig | None, tensor: str) -> tuple[int, ...] | None:
+    """The present grid of an image table by image and patch size, where both are known."""
+    if config is None:
+        return None
+    for _, section in config.sections(tensor):
+        if section.get("model_type") == "audio-spectrogram-transformer":
+            return _audio_grid(section)
+        for field in PAIR_FIELDS:
+            if (pair := _pair(section.get(field))) is not None:
+                return pair
+        if (tubelet := _tubelet(section)) is not None:
+            return tuple(size // step for size, step in zip(*tubelet, strict=True))
+        image, patch = _pair(section.get(_image_field(section))), _patch(section, tensor)
+        if image and patch and all(p > 0 for p in patch):
+            return tuple(i // p for i, p in zip(image, patch, strict=True))
+    return None
+
+
+def _image_field(section: dict[str, Any]) -> str:
+    return next((field for field in IMAGE_FIELDS if field in section), "image_size")
+
+
+def _stage(tensor: str) -> int:
+    """Which stage of a pyramid a tensor belongs to."""
+    number = re.search(r"\.(\d+)\.", tensor)
+    return int(number[1]) if number else 0
+
+
+def _patch(section: dict[str, Any], tensor: str) -> tuple[int, int] | None:
+    """Pixels from one patch to the next; in a pyramid, of the stage that `tensor` belongs to."""
+    stages = section.get("patch_sizes")
+    if isinstance(stages, list) and all(type(size) is int for size in stages):
+        return _pair(prod(stages[: _stage(tensor) + 1]))
+    return _pair(section.get("patch_stride", section.get("patch_size")))
+
+
+def _tubelet(section: dict[str, Any]) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
+    """Frames, height and width of a video, and of one of its patches (ViViT)."""
+    patch, image, frames = (
+        section.get("tubelet_size"),
+        _pair(section.get("image_size")),
+        section.get("num_frames"),
+    )
+    if isinstance(patch, list) and len(patch) == 3 and image is not None and type(frames) is int:
+        return (frames, *image), (patch[0], patch[1], patch[2])
+    return None
+
+
+def suffix_of(config: ModelConfig | None, tensor: str) -> int | None:
+    """Rows behind the grid: the detection tokens of YOLOS."""
+    if config is None:
+        return None
+    for _, section in config.sections(tensor):
+        if isinstance(section.get("num_detection_tokens"), int):
+            return int(section["num_detection_tokens"])
+        if section.get("model_type") == "yolos":
+            return 100
+    return None
+
+
+def width_of(config: ModelConfig | None, tensor: str) -> int | None:
+    """hidden_size of the part that describes `tensor`."""
+    if config is None:
+        return None
+    sizes = [section.get("hidden_size") for _, section in config.sections(tensor)]
+    return next((size for size in sizes if isinstance(size, int)), None)
+
+
+def grid_edits(
+    config: ModelConfig, tensor: str, old: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[list[Edit], list[str]]:
+    """Edits of the image size for a grid that goes from `old` to `new`, also where other parts repeat it."""
+    for path, section in config.sections(tensor):
+        if section.get("model_type") == "audio-spectrogram-transformer":
+            return _audio_edits(path, section, new), []
+        counts = [field for field in COUNT_FIELDS if section.get(field) == prod(old)]
+        if counts:
+            return [Edit((*path, field), prod(old), prod(new)) for field in counts], []
+        if tuple(section.get(field) for field in SIDE_FIELDS) == old:
+            sides = zip(SIDE_FIELDS, old, new, strict=True)
+            return [Edit((*path, field), before, after) for field, before, after in sides], []
+        pairs = [field for field in PAIR_FIELDS if _pair(section.get(field)) == old]
+        if pairs:
+            return [Edit((*path, field), section[field], list(new)) for field in pairs], []
+        if (tubelet := _tubelet(section)) is not None and len(new) == 3:
+            frames, height, width = (n * step for n, step in zip(new, tubelet[1], strict=True))
+            before = section["image_size"]
+            return [
+                Edit((*path, "num_frames"), section["num_frames"], frames),
+                Edit((*path, "image_size"), before, _like(before, (height, width))),
+            ], []
+        if "patch_sizes" in section and _stage(tensor):
+            return [], []  # the first stage says it
+        name, patch = _image_field(section), _patch(section, tensor)
+        image, before = _pair(section.get(name)), section.get(name)
+        if patch is None or len(new) != 2:
+            continue
+        size = tuple(n * p for n, p in zip(new, patch, strict=True))
+        edits = [Edit((*path, name), before, _like(before, size))]
+        for other, part in config.everywhere():
+            if image is not None and other != path and _pair(part.get(name)) == image:
+                edits.append(Edit((*other, name), part[name], _like(part[name], size)))
+            if _pair(part.get("image_embedding_size")) == old:
+                was = part["image_embedding_size"]
+                edits.append(Edit((*other, "image_embedding_size"), was, _like(was, new)))
+        notes = []
+        if before is None:
+            notes.append(
+                f"{name} was not in {config.label}, and is {size[0]} now; check that your model knows it"
+            )
+        if new[0] != new[1] and not isinstance(before, list):
+            notes.append(
+                f"{name} becomes {list(size)}: not every model's code takes a size that is not square"
+            )
+        return edits, notes
+    timm = config.data.get("pretrained_cfg")
+    if isinstance(timm, dict) and isinstance(timm.get("input_size"), list) and len(new) == 2:
+        return _timm_edits(config.data, timm, old, new), []
+    return [], [f"{config.label} has no image_size and patch_size for {tensor}; tell your code: {times(new)}"]
+
+
+def window_edits(
+    config: ModelConfig, tensor: str, old: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[list[Edit], list[str]]:
+    """Edits of `window_size`, or of the image size where the window is the whole image (BEiT)."""
+    for path, section in config.sections(tensor):
+        before = section.get("window_size")
+        if _pair(before) == old:
+            return [Edit((*path, "window_size"), before, _like(before, new))], []
+        if grid_of(ModelConfig(section, config.label), tensor) == old:
+            return grid_edits(config, tensor, old, new)
+        if before is None and "swin" in str(section.get("model_type")):
+            return [Edit((*path, "window_size"), None, _like(7, new))], []
+        if before is not None:
+            raise PeError(
+                f"{config.label} says window_size {before}, but {tensor} is for {times(old)}; correct it, or leave the "
+                "configuration out with --config none"
+            )
+    return [], [f"{config.label} has no window_size for {tensor}; tell your code: {times(new)}"]
+
+
+def _pair(value: Any) -> tuple[int, int] | None:
+    if type(value) is int:
+        return value, value
+    if isinstance(value, (list, tuple)) and len(value) == 2 and all(type(v) is int for v in value):
+        return value[0], value[1]
+    return None
+
+
+def _like(before: Any, size: tuple[int, ...]) -> Any:
+    """`size` written as the field was: one number for a square, if it was one number."""
+    square = len(set(size)) == 1
+    return list(size) if isinstance(before, (list, tuple)) or not square else size[0]
+
+
+def _audio(section: dict[str, Any]) -> tuple[int, tuple[int, int], tuple[int, int]]:
+    patch = section.get("patch_size", 16)
+    strides = section.get("frequency_stride", 10), section.get("time_stride", 10)
+    return patch, strides, (section.get("num_mel_bins", 128), section.get("max_length", 1024))
+
+
+def _audio_grid(section: dict[str, Any]) -> tuple[int, ...]:
+    patch, strides, sizes = _audio(section)
+    return tuple((size - patch) // stride + 1 for size, stride in zip(sizes, strides, strict=True))
+
+
+def _audio_edits(path: tuple[str, ...], section: dict[str, Any], new: tuple[int, ...]) -> list[Edit]:
+    patch, strides, sizes = _audio(section)
+    now = _audio_grid(section)
+    return [
+        Edit((*path, field), size, (wanted - 1) * stride + patch)
+        for field, size, stride, wanted, is_now in zip(
+            ("num_mel_bins", "max_length"), sizes, strides, new, now, strict=True
+        )
+        if wanted != is_now
+    ]
+
+
+def _timm_edits(
+    data: dict[str, Any], timm: dict[str, Any], old: tuple[int, ...], new: tuple[int, ...]
+) -> list[Edit]:
+    channels, *image = timm["input_size"]
+    size = [i // o * n for i, o, n in zip(image, old, new, strict=True)]
+    edits = [Edit(("pretrained_cfg", "input_size"), timm["input_size"], [channels, *size])]
+    if "img_size" in data.get("model_args", {}):
+        edits.append(Edit(("model_args", "img_size"), data["model_args"]["img_size"], size))
+    return edits

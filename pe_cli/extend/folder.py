@@ -1,0 +1,350 @@
+"""A whole model folder, extended into a new one: the shard with the table, index, configuration, tokenizer, images."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from pe_cli.errors import PeError
+from pe_cli.extend import containers
+from pe_cli.extend.config import Edit, ModelConfig, edited, read_config
+from pe_cli.extend.folder_copy import entries, left_out, link_or_copy
+from pe_cli.extend.folder_target import Place, names_in
+from pe_cli.extend.plan import Plan, make_plan
+from pe_cli.extend.presets import Request
+from pe_cli.extend.report import TableReport
+from pe_cli.extend.table import TableChange, Watch
+from pe_cli.files.json_objects import read_object
+from pe_cli.files.sources import Source, open_source
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """What becomes of a file: `action` in a word, and the fields that change where it is JSON."""
+
+    name: str
+    action: str
+    edits: tuple[Edit, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """One line, and the changed fields below it."""
+        yield f"{self.name}: {self.action}"
+        for edit in self.edits:
+            yield f"  {edit}"
+
+    def json(self) -> dict[str, Any]:
+        """Plain data for `--json`."""
+        edits = [{"field": ".".join(e.path), "old": e.old, "new": e.new} for e in self.edits]
+        return {"file": self.name, "action": self.action, "edits": edits}
+
+
+@dataclass
+class Result:
+    """What was (or would be) done to a folder."""
+
+    plan: Plan
+    reports: list[TableReport] = field(default_factory=list)
+    files: list[FileChange] = field(default_factory=list)
+
+
+def extend_folder(
+    folder: Path,
+    target: Path | None,
+    request: Request,
+    *,
+    metadata: Mapping[str, str],
+    force: bool = False,
+    watch: Watch | None = None,
+) -> Result:
+    """Extend the model in `folder` into the new folder `target` (None: only say what would change).
+
+    `watch` sees the rows of the first table before and after.
+
+    Errors: no weights, a target that exists, the errors of `make_plan`.
+    """
+    place = None if target is None else Place.of(target, folder, force)
+    shards = _shards(folder)
+    config_path = folder / "config.json"
+    config = read_config(config_path) if config_path.is_file() else None
+    with ExitStack() as stack:
+        sources = {name: stack.enter_context(open_source(str(folder / name))) for name in shards}
+        tensors = {name: spec for source in sources.values() for name, spec in source.tensors.items()}
+        label = ModelConfig(config.data, f"{folder.name}/config.json") if config else None
+        text = json.dumps(config.data) if config else ""
+        plan = make_plan(tensors, request, label, str(folder), text)
+        if watch is not None:
+            plan.watch_first(watch)
+        result = Result(plan)
+        texts = dict(_texts(folder, plan, config))
+        names = set(os.listdir(folder)).difference(shards)
+        gone = left_out(folder, shards)
+        others = list(entries(folder, names.difference(texts, gone), gone))
+
+        def build(new: Path | None) -> None:
+            for name, source in sources.items():
+                _shard(result, source, name, new, metadata)
+            for name in sorted(names):
+                if name in gone:
+                    result.files.append(FileChange(name, "left out: other weights, with the old table"))
+                elif name in texts:
+                    text, edits = texts[name]
+                    result.files.append(FileChange(name, "changed", edits))
+                    if new is not None:
+                        (new / name).write_text(text, encoding="utf-8")
+            if new is not None:
+                for entry in others:
+                    entry.copy(new)
+
+        if place is None:
+            build(None)
+        else:
+            known = {*names_in(folder), *map(_written_name, shards), *(entry.listed for entry in others)}
+            place.fill(known, build)
+        result.reports.sort(key=lambda report: list(plan.tables).index(report.name))
+    return result
+
+
+def _shards(folder: Path) -> list[str]:
+    """The files that hold the weights: safetensors first, then torch."""
+    for index, single in ((INDEX, SINGLE), ("pytorch_model.bin.index.json", "pytorch_model.bin")):
+        if (folder / index).is_file():
+            return _named(folder / index)
+        if (folder / single).is_file():
+            return [single]
+    others = sorted(path.name for path in folder.glob("*.safetensors"))
+    if len(others) == 1:
+        return others
+    raise PeError(
+        f"{folder} holds no model.safetensors, its index, or pytorch_model.bin"
+        + (f"; name one of {', '.join(others)}" if others else "")
+    )
+
+
+def _named(index: Path) -> list[str]:
+    """The files that an index names, all of them there and in its own folder."""
+    data = read_object(index)
+    weights = data.get("weight_map")
+    if not isinstance(weights, dict):
+        raise PeError(f"{index}: weight_map is {_said(weights)}, not an object of tensor and file names")
+    for tensor, name in weights.items():
+        if not isinstance(name, str):
+            raise PeError(f"{index}: weight_map gives {_said(name)} for {tensor}, not the name of a file")
+        if os.sep in name or name.startswith("."):
+            raise PeError(f"{index} names {name}, which is outside the folder")
+        if not (index.parent / name).is_file():
+            raise PeError(f"{index} names {_said(name)}, which is not there")
+    if not weights:
+        raise PeError(f"{index} names no files: weight_map is empty")
+    if not isinstance(data.get("metadata"), (dict, type(None))):
+        raise PeError(f"{index}: metadata is {_said(data['metadata'])}, not an object")
+    return sorted(set(weights.values()))
+
+
+def _said(value: Any) -> str:
+    return json.dumps(value)[:40]
+
+
+def _written_name(shard: str) -> str:
+    """What a file of weights is called in the new folder, where it is a safetensors file."""
+    return SINGLE if shard == "pytorch_model.bin" else str(Path(shard).with_suffix(".safetensors"))
+
+
+def _shard(result: Result, source: Source, name: str, new: Path | None, metadata: Mapping[str, str]) -> None:
+    plan = result.plan
+    changes = {tensor: change for tensor in source.tensors if (change := plan.change(tensor)) is not None}
+    torch = source.format == "torch"
+    if not changes and not torch:
+        if new is not None:
+            link_or_copy(Path(source.label), new / name)
+        result.files.append(FileChange(name, "the same (linked or copied)"))
+        return
+    ours = Plan(
+        tables={t: c for t, c in plan.tables.items() if t in changes},
+        buffers={t: c for t, c in plan.buffers.items() if t in changes},
+    )
+    written = _written_name(name)
+    if torch and written != SINGLE:
+        raise PeError(f"{name} is one of several torch files; convert the model to safetensors first")
+    if new is None:
+        result.reports += containers.changed(source, ours)[1]
+    else:
+        result.reports += containers.rewrite(source, ours, str(new / written), metadata=metadata)
+    counts = ((len(ours.tables), "table"), (len(ours.buffers), "buffer"))
+    what = " and ".join(f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts if count)
+    action = f"{what or 'nothing'} changed, all else the same bytes"
+    result.files.append(FileChange(written, action if written == name else f"{action}; from {name}"))
+
+
+def _texts(
+    folder: Path, plan: Plan, config: ModelConfig | None
+) -> Iterator[tuple[str, tuple[str, tuple[Edit, ...]]]]:
+    """JSON files that change: name, new text and the fields that differ."""
+    limits = Limits.of(plan)
+    for name, change in (
+        ("config.json", lambda data: edited(data, plan.edits)),
+        (INDEX, lambda data: _index(data, plan)),
+        *((name, getattr(limits, method)) for name, method in LIMITED),
+    ):
+        path = folder / name
+        if not path.is_file() or (name == "config.json" and config is None):
+            continue
+        data = read_object(path)
+        old = path.read_text(encoding="utf-8")
+        changer: Callable[[dict[str, Any]], dict[str, Any]] = change
+        new = changer(json.loads(json.dumps(data)))
+        if new != data:
+            yield name, (_written(new, old), tuple(_differences(data, new)))
+
+
+def _differences(old: Any, new: Any, path: tuple[str, ...] = ()) -> Iterator[Edit]:
+    """The fields in which two JSON values differ."""
+    if isinstance(old, dict) and isinstance(new, dict) and path[-1:] != ("strategy",):
+        for key in [*old, *(key for key in new if key not in old)]:
+            yield from _differences(old.get(key), new.get(key), (*path, key))
+    elif old != new:
+        yield Edit(path, old, new)
+
+
+def _written(data: dict[str, Any], like: str) -> str:
+    """JSON with the indent, the separators, the escapes and the last line end of the text that it replaces."""
+    first = like.splitlines()[1] if like.count("\n") > 1 else ""
+    indent = len(first) - len(first.lstrip(" ")) or None
+    tight = indent is None and '": ' not in like[:200]
+    text = json.dumps(
+        data, indent=indent, ensure_ascii=like.isascii(), separators=(",", ":") if tight else None
+    )
+    return text + "\n" if like.endswith("\n") else text
+
+
+def _index(data: dict[str, Any], plan: Plan) -> dict[str, Any]:
+    about = data.get("metadata") or {}
+    for change in plan.changes():
+        new = plan.new_spec(change.old)
+        if isinstance(about.get("total_size"), int):
+            about["total_size"] += (new.nbytes if new else 0) - change.old.nbytes
+        if isinstance(about.get("total_parameters"), int) and isinstance(change, TableChange):
+            about["total_parameters"] += change.new.size - change.old.size
+        if new is None:
+            data["weight_map"].pop(change.old.name, None)
+    return data
+
+
+LIMITED = (
+    ("tokenizer_config.json", "tokenizer_config"),
+    ("tokenizer.json", "tokenizer"),
+    ("sentence_bert_config.json", "sentence_bert"),
+    ("generation_config.json", "generation"),
+    ("preprocessor_config.json", "preprocessor"),
+    ("processor_config.json", "processor"),
+)
+SAMPLES_PER_FRAME = 2  # Whisper: two mel frames for one position
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Old and new sizes that files around the model repeat: tokens, image sides, audio positions."""
+
+    tokens: tuple[int, int] | None = None
+    image: tuple[Any, Any] | None = None
+    audio: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, plan: Plan) -> Limits:
+        """What the plan changes, as far as its configuration edits say what it is."""
+        tokens = image = audio = None
+        for edit in plan.edits:
+            if edit.path[-1] == "max_source_positions":
+                audio = (edit.old, edit.new)
+            elif edit.path[-1] == "image_size":
+                image = image or (edit.old, edit.new)
+        if audio is None:
+            for table in plan.tables.values():
+                if table.kind == "sequence" and len(table.layout.old) == 1 and table.known:
+                    tokens = (table.layout.usable, prod(table.sizes))
+        return cls(tokens, image, audio)
+
+    def _length(self, value: Any) -> Any:
+        """A limit in tokens: raised to what is usable now, or lowered to it; one that is no limit stays."""
+        if self.tokens is None or type(value) is not int:
+            return value
+        old, new = self.tokens
+        if new > old:
+            return new if 0 < value <= old else value
+        return new if new < value < 1 << 40 else value
+
+    def tokenizer_config(self, data: dict[str, Any]) -> dict[str, Any]:
+        if "model_max_length" in data:
+            data["model_max_length"] = self._length(data["model_max_length"])
+        return data
+
+    def tokenizer(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Truncation at the new length; padding to a fixed length, which was that of truncation, to the longest."""
+        truncation, padding = data.get("truncation"), data.get("padding")
+        if isinstance(truncation, dict) and self.tokens is not None:
+            before = truncation.get("max_length")
+            truncation["max_length"] = self._length(before)
+            fixed = padding.get("strategy") if isinstance(padding, dict) else None
+            if (
+                isinstance(fixed, dict)
+                and fixed.get("Fixed") == before
+                and truncation["max_length"] != before
+            ):
+                assert isinstance(padding, dict)
+                padding["strategy"] = "BatchLongest"
+        return data
+
+    def sentence_bert(self, data: dict[str, Any]) -> dict[str, Any]:
+        if "max_seq_length" in data:
+            data["max_seq_length"] = self._length(data["max_seq_length"])
+        return data
+
+    def generation(self, data: dict[str, Any]) -> dict[str, Any]:
+        if self.tokens is not None and data.get("max_length") == self.tokens[0]:
+            data["max_length"] = self.tokens[1]
+        return data
+
+    def preprocessor(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Image sides, and for Whisper the length of a chunk."""
+        for key in ("size", "crop_size", "pad_size"):
+            if self.image is not None and key in data:
+                data[key] = self._image(data[key])
+        if self.audio is not None and isinstance(data.get("nb_max_frames"), int):
+            _chunk(data, SAMPLES_PER_FRAME * self.audio[1])
+        return data
+
+    def processor(self, data: dict[str, Any]) -> dict[str, Any]:
+        for part in ("image_processor", "feature_extractor"):
+            if isinstance(data.get(part), dict):
+                data[part] = self.preprocessor(data[part])
+        return data
+
+    def _image(self, value: Any) -> Any:
+        assert self.image is not None
+        old, new = (side if isinstance(side, list) else [side, side] for side in self.image)
+        if type(value) is int:
+            return new[0] if value == old[0] and new[0] == new[1] else value
+        if not isinstance(value, dict):
+            return value
+        if "height" in value and "width" in value:
+            fits = [value["height"], value["width"]] == old
+            return {**value, "height": new[0], "width": new[1]} if fits else value
+        sides = ("shortest_edge", "longest_edge")
+        return {key: max(new) if key in sides and side == max(old) else side for key, side in value.items()}
+
+
+def _chunk(data: dict[str, Any], frames: int) -> None:
+    hop = data.get("hop_length", 160)
+    rate = data.get("sampling_rate", 16000)
+    data["nb_max_frames"] = frames
+    data["n_samples"] = frames * hop
+    seconds = frames * hop / rate
+    data["chunk_length"] = int(seconds) if seconds == int(seconds) else seconds

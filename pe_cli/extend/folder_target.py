@@ -1,0 +1,250 @@
+"""Model folders that appear whole or not at all, and that lose nothing of what they replace.
+
+The new folder is built under a hidden name beside its place. An existing one changes places with it in one step where
+the system can (Linux): even a killed process leaves the old or the new one. Elsewhere two renames do it, and what
+interrupts them puts the old one back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pe_cli.errors import PeError
+from pe_cli.files.atomic import already_there, cannot_write
+
+WEIGHTS = (".safetensors", ".bin")
+NAMED = 3  # of the entries that would be lost
+# From linux/fs.h and fcntl.h.
+NOREPLACE, EXCHANGE, AT_FDCWD = 1, 2, -100
+# An old kernel, another file system, or a sandbox that does not know the call.
+CANNOT = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a folder is to appear: `label` is what the user typed, `path` the same without symbolic links."""
+
+    label: str
+    path: Path
+    force: bool
+
+    @classmethod
+    def of(cls, target: Path, source: Path, force: bool) -> Place:
+        """The place for an extended copy of the model in `source`.
+
+        Errors: a target that is the source, lies in it, or holds it or files of it; one that exists, without `force`.
+        """
+        label = str(target)
+        if target.is_symlink() and not target.exists():
+            raise PeError(f"{label} is a link that leads nowhere; remove it, or make the folder it leads to")
+        place = cls(label, Path(os.path.realpath(target)), force)
+        real = Path(os.path.realpath(source))
+        if _same_as_any(real, (place.path, *place.path.parents)):
+            raise PeError(f"{label} is the model itself or inside it; give a folder elsewhere")
+        if _same_as_any(place.path, real.parents):
+            raise PeError(f"{label} holds the model itself, {source}; give a folder elsewhere")
+        if not os.path.lexists(place.path):
+            return place
+        place._check_is_folder()
+        if not force:
+            raise PeError(f"{label} exists and is not overwritten; add --force to replace it")
+        for entry in _links(source):
+            leads = Path(os.path.realpath(entry))
+            if place.path in (leads, *leads.parents):
+                raise PeError(f"{label} holds what {entry} of the model links to; give a folder elsewhere")
+        return place
+
+    def check(self, known: Collection[str]) -> None:
+        """Raise if something is there that is no model folder, or that holds more than the `known` relative names."""
+        if not os.path.lexists(self.path):
+            return
+        self._check_is_folder()
+        names = os.listdir(self.path)
+        if names and "config.json" not in names and not any(name.endswith(WEIGHTS) for name in names):
+            raise PeError(f"{self.label} is no model folder, and is not replaced; remove it yourself")
+        lost = [name for name in names_in(self.path, known) if name not in known]
+        if lost:
+            more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+            raise PeError(
+                f"{self.label} holds {', '.join(lost[:NAMED])}{more}, which the new model does not have: "
+                f"move {'it' if len(lost) == 1 else 'them'}, or give another folder"
+            )
+
+    def _check_is_folder(self) -> None:
+        if not self.path.is_dir():
+            raise PeError(f"{self.label} is no folder; give the name of a new one")
+
+    def fill(self, known: Collection[str], build: Callable[[Path], None]) -> None:
+        """Let `build` write into a new folder, and put it here when it is done; if it fails, nothing changes."""
+        self.check(known)
+        hidden = self.path.with_name(f".pe-{os.urandom(8).hex()}")
+        # Under the hidden name is what is to go: the unfinished folder, or the one that it has replaced. It is removed
+        # twice because the first removal can be interrupted; the second cannot, as `pe` hears only one signal.
+        try:
+            try:
+                self._make(hidden)
+                build(hidden)
+                self._put(hidden, known)
+            except PeError as error:
+                # Files are written by code that knows the hidden name alone.
+                raise PeError(str(error).replace(str(hidden), self.label)) from error
+            except OSError as error:
+                names = [error.filename, error.filename2]
+                if error.filename is None or any(str(name).startswith(str(hidden)) for name in names):
+                    raise cannot_write(self.label, error) from error
+                raise
+            finally:
+                remove(hidden)
+        finally:
+            remove(hidden)
+        if os.path.lexists(hidden):
+            raise PeError(f"{self.label} is written; what it replaces cannot be removed, and is now {hidden}")
+
+    def _make(self, hidden: Path) -> None:
+        try:
+            os.mkdir(hidden)
+        except FileNotFoundError as error:
+            raise PeError(
+                f"cannot write {self.label}: there is no folder {hidden.parent}; make it first"
+            ) from error
+
+    def _put(self, hidden: Path, known: Collection[str]) -> None:
+        """Give the finished folder its name."""
+        if not self.force or not os.path.lexists(self.path):
+            try:
+                appear(hidden, self.path)
+            except FileExistsError as error:
+                if not self.force:
+                    raise already_there(self.label) from error
+            else:
+                return
+        # Again, as it may have changed or appeared meanwhile.
+        self.check(known)
+        with suppress(OSError):
+            os.chmod(hidden, stat.S_IMODE(os.stat(self.path).st_mode))
+        flush(hidden)
+        try:
+            if not renamed(hidden, self.path, EXCHANGE):
+                exchange(hidden, self.path)
+        except OSError as error:
+            raise cannot_write(self.label, error) from error
+        with suppress(OSError):  # before the old one goes; not all file systems can
+            _fsync(self.path.parent)
+
+
+def names_in(folder: Path, known: Collection[str] | None = None) -> Iterator[str]:
+    """The relative names of all below `folder`, with a slash behind folders; of one that is not `known` only its own."""
+    for root, folders, files in os.walk(folder):
+        base = Path(root).relative_to(folder)
+        folders.sort()
+        for name in list(folders):
+            relative = f"{base / name}{os.sep}"
+            if known is not None and relative not in known:
+                folders.remove(name)
+            yield relative
+        yield from (str(base / name) for name in sorted(files))
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    return (path for name in names_in(folder) if (path := folder / name).is_symlink())
+
+
+def _same_as_any(path: Path, others: Collection[Path]) -> bool:
+    """By identity, as names differ through mounts and where case does not count."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    for other in others:
+        with suppress(OSError):
+            if os.path.samestat(status, os.stat(other)):
+                return True
+    return False
+
+
+def renamed(source: Path, target: Path, flag: int) -> bool:
+    """Rename as `flag` says; False where that cannot be done in one step."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    if call(AT_FDCWD, os.fsencode(source), AT_FDCWD, os.fsencode(target), flag) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in CANNOT:
+        return False
+    raise OSError(number, os.strerror(number), str(target))
+
+
+def appear(source: Path, target: Path) -> None:
+    """Rename to a name that must be free."""
+    if renamed(source, target, NOREPLACE):
+        return
+    if os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    os.rename(source, target)
+
+
+def exchange(new: Path, target: Path) -> None:
+    """Put `new` in the place of `target` by two renames; if that fails or is interrupted, `target` stays what it was."""
+    old = target.with_name(f".pe-{os.urandom(8).hex()}.old")
+    # Twice for the same reason as in `Place.fill`.
+    try:
+        try:
+            os.rename(target, old)
+            os.rename(new, target)
+        finally:
+            _settle(old, target)
+    finally:
+        _settle(old, target)
+
+
+def _settle(old: Path, target: Path) -> None:
+    """Where nothing has the name `target`, `old` gets it back; else it goes."""
+    if os.path.lexists(target):
+        remove(old)
+    elif os.path.lexists(old):
+        try:
+            os.rename(old, target)
+        except OSError as error:
+            raise PeError(f"{target} cannot be put back, and is now {old}: {error.strerror}") from error
+
+
+def flush(folder: Path) -> None:
+    """Let all files and folders reach the disk: what is replaced by them is there already."""
+    for root, _, files in os.walk(folder):
+        for name in files:
+            path = Path(root, name)
+            if not path.is_symlink():
+                _fsync(path)
+        with suppress(OSError):  # not all file systems can
+            _fsync(Path(root))
+
+
+def _fsync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder, as far as that can be done, with the folders in it that are read-only."""
+    with suppress(OSError):
+        os.chmod(folder, stat.S_IRWXU)
+    for root, folders, _ in os.walk(folder):
+        for name in folders:
+            path = Path(root, name)
+            if not path.is_symlink():
+                with suppress(OSError):
+                    os.chmod(path, stat.S_IRWXU)
+    shutil.rmtree(folder, ignore_errors=True)

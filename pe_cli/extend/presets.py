@@ -1,0 +1,236 @@
+"""What to do where the user did not say: defaults by kind of table, presets by name, and what evidence favours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pe_cli.errors import PeError, no_such
+from pe_cli.extend.find import Kind
+from pe_cli.extend.resample import METHODS, Options, method_named
+from pe_cli.extend.weights import ANCHORS, Anchor
+
+OutlierPolicy: TypeAlias = Literal["keep", "ignore"]
+REGENERATE = "regenerate"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings of an original implementation, where they come from, and its method for each kind of table it resizes."""
+
+    source: str
+    methods: Mapping[Kind, str]
+    anchor: Anchor = "half"
+    antialias: bool = False
+    keep: int = 20
+    scale_offset: float = 0.0
+
+
+PRESETS = {
+    "timm": Preset("timm resample_abs_pos_embed, open_clip", {"grid": "cubic"}, antialias=True),
+    "torch": Preset(
+        "torch F.interpolate as in transformers, MAE, DeiT, DINO, open_clip's text, ViTDet",
+        {"grid": "cubic", "window": "cubic", "sequence": "linear", "relative": "linear"},
+    ),
+    "dinov2": Preset("DINO and DINOv2 (scale of new size + 0.1)", {"grid": "cubic"}, scale_offset=0.1),
+    "jax": Preset("ViT-JAX and big_vision (scipy zoom, order 1)", {"grid": "linear"}, anchor="ends"),
+    "torchvision": Preset("torchvision interpolate_embeddings", {"grid": "cubic"}, anchor="ends"),
+    "swin": Preset("Swin's bias and position tables", {"window": "cubic", "grid": "cubic"}),
+    "beit": Preset("BEiT's geometric knots", {"window": "knots", "grid": "cubic"}),
+    "long-clip": Preset("Long-CLIP (77 -> 248: 20 rows kept)", {"sequence": "stretch"}, anchor="left"),
+    "longformer": Preset("Longformer's copies", {"sequence": "tile"}),
+}
+DEFAULTS: dict[Kind, Preset] = {
+    "sequence": Preset("", {"sequence": "linear"}, anchor="ends"),
+    "grid": Preset("", {"grid": "cubic"}, antialias=True),
+    "window": Preset("", {"window": "cubic"}),
+    "relative": Preset("", {"relative": "linear"}),
+}
+SIZES: dict[Kind, str] = {"sequence": "--len", "grid": "--grid", "window": "--window", "relative": "--len"}
+# Method names of the command line that are not in `resample`.
+NAMES = (*METHODS, "bilinear", "bicubic", REGENERATE)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for; None where nothing was said. Sizes: one of `length`, `grid`, `window`."""
+
+    length: int | None = None
+    grid: tuple[int, ...] | None = None
+    from_grid: tuple[int, ...] | None = None
+    window: tuple[int, ...] | None = None
+    from_window: tuple[int, ...] | None = None
+    method: str | None = None
+    anchor: str | None = None
+    antialias: bool | None = None
+    keep: int | None = None
+    alpha: float | None = None
+    prefix: int | None = None
+    suffix: int | None = None
+    offset: int | None = None
+    outliers: str | None = None
+    seed: int | None = None
+    preset: str | None = None
+    tensors: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        sizes = {"--len": self.length, "--grid": self.grid, "--window": self.window}
+        given = [option for option, value in sizes.items() if value is not None]
+        if len(given) != 1:
+            said = f"{' and '.join(given)} are given" if given else "nothing says how long"
+            raise PeError(f"{said}; give one of --len N, --grid HxW, --window HxW")
+        if self.from_grid and self.grid is None:
+            raise PeError("--from-grid goes with --grid")
+        if self.from_window and self.window is None:
+            raise PeError("--from-window goes with --window")
+        if self.outliers and self.length is None:
+            raise PeError("--outliers goes with --len: only tables of tokens are searched for outlier rows")
+        if self.window is not None and self.front is not None:
+            raise PeError("--prefix-rows and --offset go with --len and --grid")
+        if self.window is not None and self.suffix is not None:
+            raise PeError("--suffix-rows goes with --len and --grid")
+        for option, count in (
+            ("--len", self.length),
+            *(("--grid", size) for size in self.grid or ()),
+            *(("--window", size) for size in self.window or ()),
+        ):
+            if count is not None and count < 1:
+                raise PeError(f"{option} {count}: at least 1 is needed")
+        for option, count in (
+            ("--keep", self.keep),
+            ("--prefix-rows", self.prefix),
+            ("--suffix-rows", self.suffix),
+            ("--offset", self.offset),
+            ("--seed", self.seed),
+        ):
+            if count is not None and count < 0:
+                raise PeError(f"{option} {count} is negative")
+        if self.method is not None and self.method != REGENERATE:
+            method_named(self.method)
+        if self.anchor is not None and self.anchor not in ANCHORS:
+            raise no_such("anchor", self.anchor, ANCHORS)
+        if self.preset is not None and self.preset not in PRESETS:
+            raise no_such("preset", self.preset, PRESETS)
+        if self.outliers not in (None, "keep", "ignore"):
+            raise no_such("way with outliers", str(self.outliers), ("keep", "ignore"))
+
+    @property
+    def front(self) -> int | None:
+        """Rows before the first position, whatever they are; None where nothing was said."""
+        return (
+            None if self.prefix is None and self.offset is None else (self.prefix or 0) + (self.offset or 0)
+        )
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of table that the size asked for belongs to."""
+        return "sequence" if self.length is not None else "grid" if self.grid is not None else "window"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How one table is changed: settled from request, preset and defaults."""
+
+    method: str
+    options: Options
+    outliers: OutlierPolicy
+    chosen: bool  # whether the user chose the method
+
+    @property
+    def words(self) -> str:
+        """`linear (ends)`, `cubic (half, antialias)`: the convention, without which a report cannot be repeated."""
+        method = METHODS.get(self.method)
+        if method is None or method.in_place:
+            alpha = f" (alpha {self.options.alpha:g})" if self.method == "hierarchical" else ""
+            return self.method + alpha
+        if self.method in ("crop", "knots"):
+            return self.method
+        details: list[str] = [self.options.anchor]
+        if self.method == "stretch":
+            details.append(f"keep {self.options.keep}")
+        if self.options.antialias:
+            details.append("antialias, a = -0.5" if self.method == "cubic" else "antialias")
+        elif self.method == "cubic":
+            details.append("a = -0.75")
+        if self.options.scale_offset:
+            details.append(f"scale offset {self.options.scale_offset:g}")
+        return f"{self.method} ({', '.join(details)})"
+
+
+def settle(request: Request, kind: Kind, axes: int, *, known: bool) -> Way:
+    """The way for a table of `kind` with `axes` axes; `known` is whether its name says what it is."""
+    base = PRESETS[request.preset] if request.preset else DEFAULTS[kind]
+    told = (request.method, request.preset, request.anchor, request.antialias)
+    chosen = any(value is not None for value in told)
+    along = kind != request.kind and request.kind != "sequence"  # moves along with a grid
+    if along and (
+        kind == "relative" or kind not in base.methods
+    ):  # in the way of ViTDet, or in that of its kind
+        base, request = DEFAULTS[kind], Request(grid=request.grid, window=request.window)
+    if kind not in base.methods:
+        raise _not_for(str(request.preset), kind)
+    name = request.method or base.methods[kind]
+    name = {"bilinear": "linear", "bicubic": "cubic"}.get(name, name)
+    rule = METHODS.get(name)
+    anchor = base.anchor
+    if rule is not None and rule.anchor is not None and not request.preset:
+        anchor = rule.anchor
+    if rule is not None and rule.one_axis and axes > 1:
+        raise PeError(
+            f"{name} works along one axis, and this table has {axes}; use bicubic, bilinear or nearest"
+        )
+    antialias = base.antialias if request.antialias is None else request.antialias
+    _refuse_what_is_not_read(request, name, () if rule is None else rule.reads)
+    scale_offset = base.scale_offset if name == "cubic" else 0.0
+    if scale_offset and request.anchor not in (None, base.anchor):
+        raise PeError(
+            f"--preset {request.preset} fixes its own coordinates (new size + {scale_offset:g}); leave out --anchor"
+        )
+    options = Options(
+        anchor=ANCHORS[ANCHORS.index(request.anchor)] if request.anchor in ANCHORS else anchor,
+        antialias=antialias and rule is not None and "antialias" in rule.reads,
+        keep=base.keep if request.keep is None else request.keep,
+        alpha=0.4 if request.alpha is None else request.alpha,
+        scale_offset=scale_offset,
+    )
+    if request.outliers == "keep" and (rule is None or not rule.grows):
+        raise PeError(f"--outliers keep belongs to methods that mix or repeat rows, not to {name}")
+    policy: OutlierPolicy = "keep" if known and not request.preset else "ignore"
+    if request.outliers in ("keep", "ignore"):
+        policy = "keep" if request.outliers == "keep" else "ignore"
+    return Way(name, options, policy, chosen)
+
+
+def _not_for(preset: str, kind: Kind) -> PeError:
+    resized = " and ".join(dict.fromkeys(SIZES[own] for own in PRESETS[preset].methods))
+    others = ", ".join(name for name, other in PRESETS.items() if kind in other.methods)
+    return PeError(f"--preset {preset} is for {resized}; for {SIZES[kind]} there are {others}")
+
+
+def _refuse_what_is_not_read(request: Request, name: str, reads: Sequence[str]) -> None:
+    """An option that method `name` does not read would be accepted and ignored."""
+    for option in ("anchor", "antialias", "keep", "alpha", "seed"):
+        value = getattr(request, option)
+        if value is not None and value is not False and option not in reads:
+            owners = [method for method, rule in METHODS.items() if option in rule.reads]
+            listed = " and ".join(filter(None, (", ".join(owners[:-1]), owners[-1])))
+            raise PeError(f"--{option} belongs to {listed}, not to {name}")
+
+
+def advice(kind: Kind, method: str, old: int, new: int) -> str | None:
+    """What published and measured evidence favours, where it is not what was used."""
+    if kind == "sequence" and new < old and method not in ("truncate", REGENERATE):
+        return "for a shorter table evidence favours --method truncate: kept positions keep their rows"
+    if kind == "sequence" and new > old and method not in ("tile", "stretch", REGENERATE):
+        return (
+            "for use without fine-tuning evidence favours --method tile (Longformer, table 5); before fine-tuning, "
+            "--method stretch --keep 20 (Long-CLIP) or linear (LongEmbed). For causal models no figures are known"
+        )
+    if kind == "grid" and method not in ("cubic", REGENERATE):
+        return (
+            "for image grids evidence favours --method bicubic, which roughly keeps the norm of rows (DeiT)"
+        )
+    if kind == "window" and new > old:
+        return "resized window tables lose accuracy without fine-tuning (Swin v2, table 1: 81.7 to 79.4 for 8 to 12)"
+    return None

@@ -1,0 +1,297 @@
+"""Resampling of learned position tables: every published way, as a few weights per new row.
+
+A method says, for one axis of `old` rows, from which old rows each of `new` rows is made and with which weights
+(`Taps`). Tables with several axes are separable, so a method is only ever written for one axis. Nothing here
+knows files, names or models.
+
+Sources: Chen et al., LongEmbed (2024); Zhang et al., Long-CLIP (2024), eq. 3; Beltagy et al., Longformer (2020),
+section 5; Su, hierarchical decomposition of position encodings (2020); Bao et al., BEiT (2021), geometric knots
+of its window tables; kernels and coordinates: see `pe_cli.extend.weights`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError, no_such
+from pe_cli.extend.weights import FRESH, Anchor, Taps, coordinates, keys_cubic, spline_matrix, triangle
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a method may be told; each method reads what concerns it.
+
+    anchor, antialias   where coordinates are fixed, and whether the kernel widens when shrinking
+    keep                rows that `stretch` leaves where they are
+    alpha               share of the coarse position in `hierarchical`, between 0 and 1
+    scale_offset        added to the new size before the scale is taken (0.1 in DINO and DINOv2)
+    head, tail          outlier rows at both ends: they stay at their end, and no other row is made from them
+    """
+
+    anchor: Anchor = "ends"
+    antialias: bool = False
+    keep: int = 20
+    alpha: float = 0.4
+    scale_offset: float = 0.0
+    head: int = 0
+    tail: int = 0
+
+
+def _interpolate(old: int, new: int, options: Options, *, cubic: bool) -> Taps:
+    if old == new == 1:
+        return _picked(np.zeros(1, np.int64), old)
+    if old < 2:
+        raise PeError(f"a table of {old} row has nothing to interpolate between; use --method repeat-last")
+    if options.scale_offset:
+        x = (np.arange(new) + 0.5) * old / (new + options.scale_offset) - 0.5
+        whole = np.floor(x).astype(np.int64)
+        fraction = x - whole
+    else:
+        whole, fraction = coordinates(old, new, options.anchor)
+    if options.antialias:
+        return _antialiased(old, new, whole, fraction, options, cubic=cubic)
+    steps = np.arange(-1, 3) if cubic else np.arange(2)
+    distance = steps[None, :] - fraction[:, None]
+    weight = keys_cubic(distance, -0.75) if cubic else triangle(distance)
+    return Taps(np.clip(whole[:, None] + steps, 0, old - 1), weight, old)
+
+
+def _antialiased(
+    old: int,
+    new: int,
+    whole: NDArray[np.int64],
+    fraction: NDArray[np.float64],
+    options: Options,
+    *,
+    cubic: bool,
+) -> Taps:
+    ratio = (old - 1) / max(new - 1, 1) if options.anchor == "ends" else old / new
+    stretch = max(ratio, 1.0)
+    reach = int(np.ceil((2 if cubic else 1) * stretch))
+    steps = np.arange(-reach, reach + 2)
+    distance = (steps[None, :] - fraction[:, None]) / stretch
+    weight = keys_cubic(distance, -0.5) if cubic else triangle(distance)
+    index = whole[:, None] + steps
+    weight[(index < 0) | (index >= old)] = 0
+    weight /= weight.sum(axis=1, keepdims=True)
+    return Taps(np.clip(index, 0, old - 1), weight, old)
+
+
+def _picked(index: NDArray[np.int64], old: int) -> Taps:
+    weight = np.where(index == FRESH, 0.0, 1.0)
+    return Taps(index.astype(np.int64)[:, None], weight[:, None], old)
+
+
+def _linear(old: int, new: int, options: Options) -> Taps:
+    return _interpolate(old, new, options, cubic=False)
+
+
+def _cubic(old: int, new: int, options: Options) -> Taps:
+    return _interpolate(old, new, options, cubic=True)
+
+
+def _nearest(old: int, new: int, options: Options) -> Taps:
+    """`left`: floor(j / s), torch's `nearest`; `half`: torch's `nearest-exact`; `ends`: the closest row."""
+    whole, fraction = coordinates(old, new, options.anchor)
+    if options.anchor != "left":
+        whole = whole + (fraction >= 0.5)
+    return _picked(np.clip(whole, 0, old - 1), old)
+
+
+def _stretch(old: int, new: int, options: Options) -> Taps:
+    """Long-CLIP: the first `keep` rows stay, the others are stretched; past the last row the line goes on."""
+    keep = options.keep
+    if old < keep + 2:
+        raise PeError(
+            f"stretch keeps {keep} rows and needs two more, the table has {old}; give a smaller --keep"
+        )
+    if new < keep + 2:
+        raise PeError(
+            f"stretch keeps {keep} rows, {new} are asked for; give a smaller --keep or --method truncate"
+        )
+    whole, fraction = coordinates(old - keep, new - keep, options.anchor)
+    low = np.clip(whole, 0, old - keep - 2)
+    fraction = fraction + (whole - low)
+    index = np.concatenate([np.arange(keep).repeat(2).reshape(-1, 2), keep + low[:, None] + np.arange(2)])
+    weight = np.concatenate([np.tile([1.0, 0.0], (keep, 1)), np.stack([1 - fraction, fraction], axis=1)])
+    return Taps(index, weight, old)
+
+
+def _hierarchical(old: int, new: int, options: Options) -> Taps:
+    """Su: with u_k = (P_k - a P_0) / (1 - a), row i L + j is a u_i + (1 - a) u_j; rows below L come out as P_j."""
+    if not 0 < options.alpha < 1 or options.alpha == 0.5:
+        raise PeError(
+            f"--alpha {options.alpha:g} is out of range: between 0 and 1, and not 0.5 (rows would repeat)"
+        )
+    if new > old * old:
+        raise PeError(
+            f"hierarchical reaches {old} x {old} = {old * old} rows from {old}, {new} are asked for"
+        )
+    coarse, fine = np.divmod(np.arange(new, dtype=np.int64), old)
+    share = np.where(coarse > 0, options.alpha / (1 - options.alpha), 0.0)
+    weight = np.stack([np.ones(new), share, -share], axis=1)
+    return Taps(np.stack([fine, coarse, np.zeros_like(fine)], axis=1), weight, old)
+
+
+def _repeat_last(old: int, new: int, options: Options) -> Taps:
+    return _picked(np.minimum(np.arange(new), old - 1), old)
+
+
+def _tile(old: int, new: int, options: Options) -> Taps:
+    return _picked(np.arange(new) % old, old)
+
+
+def _fresh(old: int, new: int, options: Options) -> Taps:
+    row = np.arange(new)
+    return _picked(np.where(row < old, row, FRESH), old)
+
+
+def _truncate(old: int, new: int, options: Options) -> Taps:
+    return _picked(np.arange(new), old)
+
+
+def _crop(old: int, new: int, options: Options) -> Taps:
+    return _picked(np.arange(new) + (old - new) // 2, old)
+
+
+def _knots(old: int, new: int, options: Options) -> Taps:
+    """BEiT's window tables: old rows sit at 0, ±1, ±(1 + q), … and the spline through them is read at whole steps.
+
+    q in [1.01, 1.5] is found by bisection so that the outermost row reaches the new edge. Where it does not
+    (shrinking, or growing more than that) the knots mean nothing, and cubic is used instead, with a note.
+    """
+    if old % 2 == 0 or new % 2 == 0:
+        raise PeError(
+            f"knots are for tables of offsets, of 2 w - 1 rows on an axis, not from {old} to {new}; use --method cubic"
+        )
+    if new == old:
+        return _picked(np.arange(new), old)
+    half, edge = old // 2, new // 2
+    low, high, q = 1.01, 1.5, 1.255
+    while high - low > 1e-6:
+        q = (low + high) / 2
+        low, high = (low, q) if (1 - q**half) / (1 - q) > edge else (q, high)
+    if new < old or high < 1.0101 or low > 1.4999 or old < 4:
+        note = f"BEiT's knots do not reach from {old} to {new}: cubic (half) was used"
+        return replace(_cubic(old, new, replace(options, anchor="half", antialias=False)), notes=(note,))
+    steps = np.cumsum(q ** np.arange(half))
+    knots = np.concatenate([-steps[::-1], [0.0], steps])
+    points = np.clip(np.arange(new) - float(edge), knots[0], knots[-1])
+    return Taps(np.broadcast_to(np.arange(old), (new, old)), spline_matrix(knots, points), old)
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to resample: its weights, and how it treats what is there.
+
+    in_place   old rows stay where they are, new ones follow; outlier rows are then no sources of new rows
+    reads      what it can be told; anything else is a contradiction
+    """
+
+    taps: Callable[[int, int, Options], Taps]
+    summary: str
+    in_place: bool = False
+    grows: bool = True
+    shrinks: bool = True
+    one_axis: bool = False
+    anchor: Anchor | None = None
+    reads: tuple[str, ...] = ()
+
+
+METHODS: dict[str, Method] = {
+    "linear": Method(_linear, "linear interpolation", reads=("anchor", "antialias")),
+    "cubic": Method(_cubic, "cubic convolution (Keys)", reads=("anchor", "antialias")),
+    "nearest": Method(_nearest, "the nearest old row", anchor="left", reads=("anchor",)),
+    "repeat-last": Method(_repeat_last, "old rows, then the last one again", in_place=True, shrinks=False),
+    "tile": Method(_tile, "old rows, then the same again", in_place=True, shrinks=False),
+    "stretch": Method(
+        _stretch,
+        "first rows kept, the others stretched",
+        one_axis=True,
+        anchor="left",
+        reads=("anchor", "keep"),
+    ),
+    "hierarchical": Method(
+        _hierarchical,
+        "two old rows mixed: coarse and fine",
+        in_place=True,
+        shrinks=False,
+        one_axis=True,
+        reads=("alpha",),
+    ),
+    "zeros": Method(_fresh, "old rows, then zeros", in_place=True, shrinks=False),
+    "random": Method(
+        _fresh,
+        "old rows, then normal values of their mean and spread",
+        in_place=True,
+        shrinks=False,
+        reads=("seed",),
+    ),
+    "truncate": Method(_truncate, "the first rows", in_place=True, grows=False),
+    "crop": Method(_crop, "the middle rows", grows=False),
+    "knots": Method(_knots, "BEiT's spline through geometric knots"),
+}
+ALIASES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+def method_named(name: str) -> Method:
+    """The method called `name`; `bilinear` and `bicubic` are linear and cubic on two axes."""
+    known = ALIASES.get(name, name)
+    if known not in METHODS:
+        raise no_such("method", name, [*METHODS, *ALIASES])
+    return METHODS[known]
+
+
+def axis_taps(method: str, old: int, new: int, options: Options | None = None) -> Taps:
+    """The weights of `method` from `old` rows to `new` rows of one axis.
+
+    Raises PeError where the method cannot make that many rows from so few, and says what would.
+    """
+    options = options or Options()
+    rule = method_named(method)
+    if new < 1:
+        raise PeError(f"{new} rows are asked for; at least 1 is needed")
+    if new > old and not rule.grows:
+        raise PeError(
+            f"{method} only shrinks, and {new} is more than the {old} there are; use another --method"
+        )
+    if new < old and not rule.shrinks:
+        raise PeError(
+            f"{method} only grows, and {new} is less than the {old} there are; use --method truncate"
+        )
+    head, tail = options.head, options.tail
+    if (not head and not tail) or not rule.grows:
+        return rule.taps(old, new, options)
+    clean = old - head - tail
+    if clean < 1 or new <= head + tail:
+        raise PeError(
+            f"of {old} rows {head + tail} stand apart and {new} are asked for: nothing is left to resample"
+        )
+    if rule.in_place:
+        return _appended(rule, old, new, head, clean, options)
+    inner = rule.taps(clean, new - head - tail, options)
+    width = inner.index.shape[1]
+    own = np.concatenate([np.arange(head), np.arange(old - tail, old)])
+    fixed = np.repeat(own[:, None], width, axis=1)
+    alone = np.zeros((head + tail, width))
+    alone[:, 0] = 1
+    index = np.concatenate([fixed[:head], inner.index + head, fixed[head:]])
+    weight = np.concatenate([alone[:head], inner.weight, alone[head:]])
+    return Taps(index, weight, old, inner.notes)
+
+
+def _appended(rule: Method, old: int, new: int, head: int, clean: int, options: Options) -> Taps:
+    """All old rows where they are, then what the method makes of the clean ones."""
+    if new <= old:
+        return _picked(np.arange(new), old)
+    made = rule.taps(clean, clean + new - old, options)
+    width = made.index.shape[1]
+    stay = np.repeat(np.arange(old)[:, None], width, axis=1)
+    alone = np.zeros((old, width))
+    alone[:, 0] = 1
+    added = np.where(made.index[clean:] == FRESH, FRESH, made.index[clean:] + head)
+    return Taps(np.concatenate([stay, added]), np.concatenate([alone, made.weight[clean:]]), old, made.notes)

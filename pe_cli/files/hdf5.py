@@ -1,0 +1,369 @@
+"""`.h5`, read: contiguous datasets as raw bytes, all others through the library. Links to other files stay closed.
+
+The library can crash or run forever on a damaged file, where Python cannot stop it. So everything that it must parse to
+list and find the datasets is parsed in a child process first, and what it must unpack is unpacked in one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError
+from pe_cli.files.base import READABLE, TensorSpec, check_memory, shown
+from pe_cli.files.child import can_fork, from_child, survives
+from pe_cli.files.hdf5_write import FLOAT_FORMS
+from pe_cli.files.stream import ByteInput
+from pe_cli.memory import size
+from pe_cli.numerics.dtypes import NOT_IN_NUMPY, numpy_dtype
+
+_MAX_OBJECTS = 1_000_000
+# Of names in groups that have several: of n groups, each in the one before twice, there are 2**n.
+_MAX_AGAIN = 10_000
+_CACHE = 16 << 20
+_COPIES = 3  # of what is unpacked, at most: in the library, in numpy and on its way
+_PROBE_SECONDS = 5
+_PROBE_BYTES_A_SECOND = 1 << 20
+_MAX_PROBE_SECONDS = 120
+_UNPACKED_BYTES_A_SECOND = 4 << 20
+# What is declared and takes no room: deflate packs at most 1032 to one, and what was never written takes none at all.
+_MAX_RATIO = 2000
+_RATIO_FROM = 16 << 20
+# What is not numbers, in words.
+_NOT_NUMBERS = {
+    h5py.h5t.STRING: "strings",
+    h5py.h5t.REFERENCE: "references",
+    h5py.h5t.COMPOUND: "compound",
+    h5py.h5t.VLEN: "lists",
+    h5py.h5t.ARRAY: "arrays",
+    h5py.h5t.OPAQUE: "bytes",
+    h5py.h5t.TIME: "times",
+}
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A group on the way from the root: the path to it, where it lies in the file, and the group before.
+
+    `again` says that it, or one before, is known by another name.
+    """
+
+    prefix: str
+    address: Any
+    group: h5py.Group
+    again: bool = False
+    before: _Way | None = None
+
+    def passes(self, address: Any) -> bool:
+        """Whether the way comes by the object at `address`: into that, it would never end."""
+        way: _Way | None = self
+        while way is not None:
+            if way.address == address:
+                return True
+            way = way.before
+        return False
+
+
+class Hdf5Reader:
+    """An open HDF5 file; tensors are called by their path without the leading slash.
+
+    A dataset that has several names is a tensor under each; `links` then has all but the first, and where that is.
+    """
+
+    format = "hdf5"
+
+    def __init__(self, stream: ByteInput) -> None:
+        self._stream = stream
+        self._raw: IO[bytes] | None = None
+        self._file: Any = None
+        self.metadata: Mapping[str, str] = {}
+        self.tensors: Mapping[str, TensorSpec] = {}
+        self.links: dict[str, str] = {}
+        seconds = _PROBE_SECONDS + (stream.size or 0) // _PROBE_BYTES_A_SECOND
+        if not survives(self._parse, cpu_seconds=min(seconds, _MAX_PROBE_SECONDS)):
+            raise PeError(self._died)
+        try:
+            self._open()
+        except PeError:
+            self.close()
+            raise
+        except Exception as error:  # the library raises whatever a damaged file makes it meet
+            self.close()
+            raise self._broken(error) from error
+
+    @property
+    def _died(self) -> str:
+        return f"{self._stream.label} is damaged in a way that takes the HDF5 library down; fetch it again"
+
+    def _parse(self) -> None:
+        self._open()
+        for name in self.tensors:
+            with suppress(PeError):
+                self.start(name)
+
+    def _open(self) -> None:
+        path = self._stream.path
+        if path:
+            self._file = h5py.File(path, "r", locking=False, rdcc_nbytes=_CACHE)
+        else:
+            # HDF5 wants to resolve the path, which a temporary file without a name does not have.
+            self._raw = open(self._stream.named(), "rb", buffering=0)  # noqa: SIM115 (see close)
+            self._file = h5py.File(self._raw, "r", rdcc_nbytes=_CACHE)
+        self.metadata = _texts(self._file.attrs)
+        self.links = {}
+        self.tensors = {name: _describe(name, dataset) for name, dataset in self._datasets()}
+
+    def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
+        start = self.start(name)
+        if start is not None:
+            return self._stream.elements(*start, self.tensors[name].size, items)
+        spec = self.tensors[name]
+        self._refuse_bomb(spec)
+        self._find_filters(name)
+
+        def unpack() -> Iterator[NDArray[Any]]:
+            return self._through_library(self._file[name], spec, items)
+
+        def unpack_apart() -> Iterator[NDArray[Any]]:
+            if self._raw is not None:
+                self._open()  # the position in a file is shared with the parent, unless it is opened again
+            return unpack()
+
+        if not can_fork():
+            return unpack()
+        seconds = _PROBE_SECONDS + spec.nbytes // _UNPACKED_BYTES_A_SECOND
+        return from_child(unpack_apart, numpy_dtype(spec.dtype), cpu_seconds=seconds, died=self._died)
+
+    def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
+        """Where the elements of a contiguous dataset begin; None where only the library can find them."""
+        try:
+            dataset = self._file[name]
+            creation = dataset.id.get_create_plist()
+            self._refuse_elsewhere(name, creation)
+            offset = dataset.id.get_offset()
+            stored = _raw_type(dataset, self.tensors[name])
+        except PeError:
+            raise
+        except Exception as error:
+            raise self._broken(error) from error
+        contiguous = creation.get_layout() == h5py.h5d.CONTIGUOUS
+        return (offset, stored) if contiguous and offset is not None and stored is not None else None
+
+    def close(self) -> None:
+        """Close the library's handles."""
+        with suppress(Exception):
+            self._file.close()
+        if self._raw is not None:
+            self._raw.close()
+
+    def _datasets(self) -> Iterator[tuple[str, h5py.Dataset]]:
+        """Every dataset that a chain of hard links reaches, by each of its names, in the order of names."""
+        root = self._file["/"]
+        first: dict[Any, str] = {address_of(root): ""}
+        again = 0
+        waiting = deque([_Way("", address_of(root), root)])
+        while waiting:
+            way = waiting.popleft()
+            for key in way.group:
+                path = f"{way.prefix}{key}"
+                link = way.group.get(key, getlink=True)
+                if not isinstance(link, h5py.HardLink):
+                    self.links[path] = _target(link) if link is not None else "nowhere"
+                    continue
+                if len(first) > _MAX_OBJECTS:
+                    raise PeError(f"{self._stream.label} has more than {_MAX_OBJECTS} HDF5 objects")
+                child = way.group[key]
+                address = address_of(child)
+                if address in first and way.passes(address):
+                    continue
+                again += way.again
+                if way.again and again > _MAX_AGAIN:
+                    continue
+                known = first.setdefault(address, path) != path
+                if isinstance(child, h5py.Group):
+                    waiting.append(_Way(f"{path}/", address, child, known or way.again, way))
+                elif isinstance(child, h5py.Dataset) and child.shape is not None:
+                    if known:
+                        self.links[path] = f"/{first[address]}"
+                    yield path, child
+
+    def _refuse_elsewhere(self, name: str, creation: Any) -> None:
+        if creation.get_layout() == h5py.h5d.VIRTUAL or creation.get_external_count():
+            raise PeError(
+                f"{self._stream.label}: dataset {name!r} lies in other files, which are not followed; copy it with h5repack"
+            )
+
+    def _refuse_bomb(self, spec: TensorSpec) -> None:
+        """Refuse what declares far more than the file can hold, before it is made; a chunk is made whole."""
+        chunks = self._file[spec.name].chunks
+        chunk = math.prod(chunks) * numpy_dtype(spec.dtype).itemsize if chunks else 0
+        declared, holds = max(spec.nbytes, chunk), self._stream.size or 0
+        if declared > _RATIO_FROM + _MAX_RATIO * holds:
+            raise PeError(
+                f"{self._stream.label}: {shown(spec.name)!r} declares {size(declared)} in a file of {size(holds)}, "
+                f"more than {_MAX_RATIO} times; most was never written, or do not trust it"
+            )
+        check_memory(_COPIES * chunk, f"one chunk of {self._stream.label}")
+
+    def _missing_filter(self, name: str) -> int | None:
+        """The number of a filter that the dataset needs and the library does not have."""
+        creation = self._file[name].id.get_create_plist()
+        numbers = (creation.get_filter(index)[0] for index in range(creation.get_nfilters()))
+        return next((number for number in numbers if not h5py.h5z.filter_avail(number)), None)
+
+    def _find_filters(self, name: str) -> None:
+        """Filters that do not come with the library are known to it once the package that brings them is imported."""
+        with suppress(ImportError):
+            if self._missing_filter(name) is not None:
+                importlib.import_module("hdf5plugin")
+
+    def _through_library(self, dataset: h5py.Dataset, spec: TensorSpec, items: int) -> Iterator[NDArray[Any]]:
+        """Whatever is chunked, compressed or of another byte order: whole rows (of chunks), cut into pieces."""
+        if spec.size == 0:
+            return
+        rows = max(1, items * spec.shape[0] // spec.size) if spec.shape else 1
+        if dataset.chunks:
+            rows = -(-rows // dataset.chunks[0]) * dataset.chunks[0]
+        total = spec.shape[0] if spec.shape else 1
+        check_memory(min(rows, total) * (spec.nbytes // total), f"reading {self._stream.label}")
+        rest = np.empty(0, numpy_dtype(spec.dtype))
+        for first in range(0, total, rows):
+            try:
+                block = dataset[first : first + rows] if spec.shape else dataset[()]
+            except Exception as error:
+                if (number := self._missing_filter(spec.name)) is not None:
+                    raise PeError(
+                        f"{self._stream.label}: {shown(spec.name)!r} is packed by the HDF5 filter {number}, which is not "
+                        "installed; pip install hdf5plugin"
+                    ) from error
+                raise self._broken(error) from error
+            flat = _values(np.asarray(block), spec.dtype)
+            rest = np.concatenate([rest, flat]) if rest.size else flat
+            while rest.size >= items:
+                yield rest[:items]
+                rest = rest[items:]
+        if rest.size:
+            yield rest
+
+    def _broken(self, error: Exception) -> PeError:
+        reason = shown(str(error).partition("\n")[0], 120) or type(error).__name__
+        return PeError(
+            f"{self._stream.label} cannot be read as HDF5 ({reason}); it may be damaged or cut off"
+        )
+
+
+def names_of(file: h5py.File, addresses: set[Any]) -> dict[Any, list[tuple[h5py.Group, str]]]:
+    """All hard links to the objects at `addresses`, as (group, key in it); each group is looked into once."""
+    found: dict[Any, list[tuple[h5py.Group, str]]] = {address: [] for address in addresses}
+    seen = {address_of(file["/"])}
+    waiting = deque([file["/"]])
+    while waiting:
+        group = waiting.popleft()
+        for key in group:
+            if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+                continue
+            child = group[key]
+            address = address_of(child)
+            if address in found:
+                found[address].append((group, key))
+            elif isinstance(child, h5py.Group) and address not in seen:
+                seen.add(address)
+                waiting.append(child)
+    return found
+
+
+def put_anew(file: h5py.File, old: h5py.Dataset, values: NDArray[Any]) -> h5py.Dataset:
+    """A dataset without a name that holds `values` as `old` holds its own: chunks, filters, byte order, attributes."""
+    creation = old.id.get_create_plist()
+    creation.set_obj_track_times(False)
+    most = tuple(
+        h5py.h5s.UNLIMITED if limit is None else n if limit == before else max(limit, n)
+        for limit, before, n in zip(old.maxshape, old.shape, values.shape, strict=True)
+    )
+    if creation.get_layout() == h5py.h5d.CHUNKED:
+        pairs = zip(creation.get_chunk(), most, strict=True)
+        creation.set_chunk(tuple(n if limit == h5py.h5s.UNLIMITED else min(n, limit) for n, limit in pairs))
+    else:
+        creation.set_layout(h5py.h5d.CONTIGUOUS)  # what is compact may have grown out of its header
+    same = np.dtype(old.dtype).newbyteorder("=") == values.dtype
+    kind = old.id.get_type() if same else h5py.h5t.py_create(values.dtype, logical=True)
+    space = h5py.h5s.create_simple(values.shape, most)
+    new = h5py.Dataset(h5py.h5d.create(file.id, None, kind, space, creation))
+    new[...] = values
+    for key, value in old.attrs.items():
+        new.attrs[key] = value
+    return new
+
+
+def address_of(thing: h5py.Group | h5py.Dataset) -> Any:
+    return h5py.h5o.get_info(thing.id).addr
+
+
+def _target(link: Any) -> str:
+    """Where a soft or external link leads, as `FILE:/path` or `/path`."""
+    return f"{link.filename}:{link.path}" if isinstance(link, h5py.ExternalLink) else str(link.path)
+
+
+def _texts(attributes: h5py.AttributeManager) -> dict[str, str]:
+    found = {}
+    for key in attributes:
+        with suppress(OSError, TypeError, ValueError, RuntimeError):
+            if isinstance(value := attributes[key], str):
+                found[key] = value
+    return found
+
+
+def _describe(name: str, dataset: h5py.Dataset) -> TensorSpec:
+    dtype = _logical_name(dataset)
+    shape = tuple(int(n) for n in dataset.shape)
+    stored = None if dtype in READABLE else dataset.size * dataset.id.get_type().get_size()
+    return TensorSpec(name, dtype, shape, stored)
+
+
+def _logical_name(dataset: h5py.Dataset) -> str:
+    kind = dataset.id.get_type()
+    dtype = None
+    with suppress(TypeError):  # numpy has nothing like it
+        dtype = dataset.dtype
+    declared = _texts(dataset.attrs).get("dtype")
+    if isinstance(kind, h5py.h5t.TypeFloatID):
+        form = (*kind.get_fields()[2:3], kind.get_fields()[4], kind.get_ebias())
+        for name, known in FLOAT_FORMS.items():
+            if form == known:
+                return name
+    if declared == "float8_e4m3fn" and dtype == np.uint8:
+        return declared
+    if isinstance(kind, h5py.h5t.TypeOpaqueID) and dtype == np.dtype("V2"):
+        return "bfloat16"  # what h5py makes of ml_dtypes' bfloat16
+    name = "unknown" if dtype is None else str(dtype.name)
+    return name if name in READABLE else _NOT_NUMBERS.get(kind.get_class(), name)
+
+
+def _raw_type(dataset: h5py.Dataset, spec: TensorSpec) -> np.dtype[Any] | None:
+    """The elements as they lie in the file, or None where only the library can tell."""
+    kind = dataset.id.get_type()
+    if spec.dtype in NOT_IN_NUMPY:
+        dtype = numpy_dtype(spec.dtype)
+        little = not isinstance(kind, h5py.h5t.TypeFloatID) or kind.get_order() == h5py.h5t.ORDER_LE
+        return dtype if little and kind.get_size() == dtype.itemsize else None
+    dtype = np.dtype(dataset.dtype)
+    plain = isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID) and kind.equal(
+        h5py.h5t.py_create(dtype)
+    )
+    return dtype if plain and kind.get_size() == dtype.itemsize else None
+
+
+def _values(block: NDArray[Any], dtype: str) -> NDArray[Any]:
+    flat = block.reshape(-1)
+    if dtype in NOT_IN_NUMPY and flat.dtype.kind in "Vu":
+        return flat.view(numpy_dtype(dtype))
+    return flat.astype(numpy_dtype(dtype), copy=False)

@@ -1,0 +1,260 @@
+"""`.npz`: a zip of `.npy` members, stored without compression and with a fixed date, so that equal data is equal bytes.
+
+Written front to back (also to a pipe), as numpy reads it. Reading inflates in blocks and is wary of archives that
+declare or expand to more than they could be.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import IO, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError
+from pe_cli.files import npy
+from pe_cli.files.base import NO_LINKS, Ledger, TensorSpec, shown
+from pe_cli.files.sinks import Writer
+from pe_cli.files.stream import ByteInput, truncated
+from pe_cli.memory import size
+
+MAGIC = b"PK\x03\x04"
+_DATE = (1980, 1, 1, 0, 0, 0)
+_ZIP64_FROM = 1 << 31
+_MAX_RATIO = 200
+_RATIO_FROM = 1 << 30
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    NotImplementedError,
+    RuntimeError,
+    KeyError,
+    OverflowError,
+    IndexError,
+)
+
+
+def refuse_bomb(info: zipfile.ZipInfo, label: str) -> None:
+    """Refuse a member that would expand enormously, before it does."""
+    if info.file_size > _RATIO_FROM and info.file_size > _MAX_RATIO * info.compress_size:
+        name = info.filename.removesuffix(".npy")
+        raise PeError(
+            f"{label}: {name!r} would expand from {size(info.compress_size)} to "
+            f"{size(info.file_size)}, more than {_MAX_RATIO} times; unpack it yourself if you trust it"
+        )
+
+
+class _Forward(io.RawIOBase):
+    """A file for zipfile that only goes forward, so that a pipe and a file get the same bytes."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer: Writer | None = writer
+        self._end = 0
+
+    def stop(self) -> None:
+        """Swallow what zipfile still writes when it is thrown away."""
+        self._writer = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        if self._writer is not None:
+            self._writer.write(self._end, view)
+        self._end += len(view)
+        return len(view)
+
+
+class NpzSink:
+    """Members one after the other, in the order of `specs`."""
+
+    sequential = True
+
+    def __init__(self, specs: Sequence[TensorSpec], writer: Writer) -> None:
+        self.specs = tuple(specs)
+        self._ledger = Ledger(specs, sequential=True)
+        self._forward = _Forward(writer)
+        self._zip = zipfile.ZipFile(cast(IO[bytes], self._forward), "w", zipfile.ZIP_STORED)
+        self._writer = writer
+        self._member: IO[bytes] | None = None
+        self._opened = 0
+
+    def write(self, name: str, start: int, rows: NDArray[Any]) -> None:
+        self._advance()
+        _, data = self._ledger.accept(name, start, rows)
+        if data and self._member is not None:
+            self._member.write(data)
+        self._advance()
+
+    def finish(self) -> None:
+        """Write the list of members, which is the end of the file."""
+        self._ledger.finish()
+        self._advance()
+        self._zip.close()
+        self._writer.finish()
+
+    def abandon(self) -> None:
+        """Write no more, also not when the archive is collected."""
+        self._forward.stop()
+        self._close_member()
+        self._zip.close()
+        self._writer.abandon()
+
+    def _advance(self) -> None:
+        """Close the member that is complete, and open the next, past those that have no elements."""
+        while self._opened < len(self.specs) and self._opened <= self._ledger.turn:
+            self._close_member()
+            spec = self.specs[self._opened]
+            info = zipfile.ZipInfo(f"{spec.name}.npy", _DATE)
+            head = npy.header(spec)
+            self._member = self._zip.open(info, "w", force_zip64=len(head) + spec.nbytes >= _ZIP64_FROM)
+            self._member.write(head)
+            self._opened += 1
+        if self._ledger.turn >= len(self.specs):
+            self._close_member()
+
+    def _close_member(self) -> None:
+        if self._member is not None:
+            self._member.close()
+            self._member = None
+
+
+class _View(io.RawIOBase):
+    """A seekable ByteInput as a file for zipfile."""
+
+    def __init__(self, stream: ByteInput) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._stream.position, io.SEEK_END: self._stream.size or 0}[
+            whence
+        ]
+        if base + offset < 0:
+            raise OSError("negative seek")
+        self._stream.seek(base + offset)
+        return self._stream.position
+
+    def tell(self) -> int:
+        return self._stream.position
+
+    def readinto(self, buffer: Any) -> int:
+        return self._stream.readinto(memoryview(buffer).cast("B"))
+
+
+class _Member(ByteInput):
+    """The inflated bytes of one member, as an input that only goes forward."""
+
+    def __init__(self, file: IO[bytes], label: str) -> None:
+        self._file = file
+        self.label = label
+        self.seekable = False
+        self.size = None
+        self.position = 0
+        self._ahead = b""
+
+    def readinto(self, view: memoryview) -> int:
+        done = 0
+        while done < len(view):
+            try:
+                chunk = self._file.read(min(len(view) - done, 1 << 20))
+            except _DAMAGED as error:
+                raise _broken(self.label, error) from error
+            if not chunk:
+                break
+            view[done : done + len(chunk)] = chunk
+            done += len(chunk)
+        self.position += done
+        return done
+
+
+class NpzReader:
+    """An open `.npz`; tensors are called as numpy calls them, without `.npy`."""
+
+    format = "npz"
+    links = NO_LINKS
+
+    def __init__(self, stream: ByteInput, archive: zipfile.ZipFile) -> None:
+        self._stream = stream
+        self._zip = archive
+        self._members: dict[str, zipfile.ZipInfo] = {}
+        for info in archive.infolist():
+            if info.filename.endswith(".npy"):
+                name = info.filename[: -len(".npy")]
+                if name in self._members:
+                    raise PeError(f"{stream.label} holds two members {info.filename!r}")
+                self._members[name] = info
+        if not self._members:
+            raise PeError(f"{stream.label} is a zip without .npy members")
+        self.metadata: Mapping[str, str] = {}
+        self.tensors: Mapping[str, TensorSpec] = {
+            name: self._describe(name, info) for name, info in self._members.items()
+        }
+
+    def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
+        info = self._members[name]
+        refuse_bomb(info, self._stream.label)
+        with self._open(info) as file:
+            member = _Member(file, f"{self._stream.label}:{shown(name)}")
+            found = npy.read_header(member, member.label)
+            count = self.tensors[name].size
+            raw = member.elements(found.start, found.stored, count, items)
+            yield from npy.reordered(raw, found, items, member.label) if found.fortran else raw
+
+    def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
+        """Nowhere: the elements must be unpacked."""
+        return None
+
+    def close(self) -> None:
+        """Forget the archive; the stream is not ours."""
+        with suppress(Exception):
+            self._zip.close()
+
+    def _open(self, info: zipfile.ZipInfo) -> IO[bytes]:
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
+            raise PeError(
+                f"{self._stream.label}: {info.filename!r} is encrypted or not stored or deflated as numpy does"
+            )
+        try:
+            return self._zip.open(info)
+        except _DAMAGED as error:
+            raise _broken(self._stream.label, error) from error
+
+    def _describe(self, name: str, info: zipfile.ZipInfo) -> TensorSpec:
+        label = f"{self._stream.label}:{shown(name)}"
+        with self._open(info) as file:
+            found = npy.read_header(_Member(file, label), label)
+        spec = TensorSpec(name, found.dtype, found.shape)
+        if found.start + spec.nbytes > info.file_size:
+            raise truncated(label, found.start + spec.nbytes - info.file_size)
+        return spec
+
+
+def open_archive(stream: ByteInput) -> zipfile.ZipFile:
+    """The zip in `stream`; whether it is npz or torch's, its members tell."""
+    try:
+        return zipfile.ZipFile(cast(IO[bytes], _View(stream)))
+    except _DAMAGED as error:
+        raise _broken(stream.label, error) from error
+
+
+def _broken(label: str, error: BaseException) -> PeError:
+    if isinstance(error, PeError):
+        return error
+    return PeError(
+        f"{label} cannot be read as .npz ({shown(str(error), 100) or type(error).__name__}); it may be damaged or cut off"
+    )

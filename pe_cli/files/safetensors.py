@@ -1,0 +1,288 @@
+"""`.safetensors`: a JSON header, then the elements without holes.
+
+The header is written here and not by the library, whose order of metadata changes from process to process and which
+wants all tensors in memory. Reading checks everything that the header says before any of it is believed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli import memory
+from pe_cli.errors import PeError
+from pe_cli.files.base import NO_LINKS, Layout, NoSuchTypeError, TensorSpec
+from pe_cli.files.stream import ByteInput, truncated
+from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
+
+MAX_HEADER = 100_000_000  # the format's own bound
+_NAMES = {code: name for name, code in SAFETENSORS_CODES.items()}
+_MAX_AXES = 64
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# Sizes in bits of all types of the format; those without a name above pe passes through and does not read.
+_BITS = {
+    **dict.fromkeys(("F64", "C64", "I64", "U64"), 64),
+    **dict.fromkeys(("F32", "I32", "U32"), 32),
+    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
+    **dict.fromkeys(("F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I8", "U8", "BOOL"), 8),
+    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
+    "F4": 4,
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor of a header: its type's code, shape, and byte range from the end of the header."""
+
+    name: str
+    code: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.end - self.begin
+
+    @property
+    def spec(self) -> TensorSpec:
+        """The tensor in pe's words; a type that pe does not read keeps its code and its size."""
+        if self.code in _NAMES:
+            return TensorSpec(self.name, _NAMES[self.code], self.shape)
+        return TensorSpec(self.name, self.code, self.shape, self.nbytes)
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header that was read and found true.
+
+    `tensors` are in the order of their bytes, without holes from 0 to `data_bytes`; `names` are in the order of
+    the header's text; `metadata` is None where the file has none. `data_start` is where byte 0 of the data lies.
+    """
+
+    metadata: dict[str, str] | None
+    tensors: dict[str, Entry]
+    names: tuple[str, ...]
+    data_start: int
+    data_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data_bytes", max((entry.end for entry in self.tensors.values()), default=0))
+
+
+class Readable(Protocol):
+    """Anything with `read(n)`; fewer bytes only at the end."""
+
+    def read(self, count: int, /) -> bytes: ...
+
+
+def looks_like(first: bytes) -> bool:
+    """Whether a file that begins with these (at least 9) bytes is a safetensors file."""
+    return len(first) >= 9 and first[8:9] == b"{" and 2 <= int.from_bytes(first[:8], "little") <= 1 << 40
+
+
+def read_header(stream: Readable, *, label: str = "the input", size: int | None = None) -> Header:
+    """Read and check the header at the beginning of `stream`; `size` of the whole file, where it is known.
+
+    Errors: a header that is too long, no JSON, names a tensor twice, or whose ranges do not agree with the shapes,
+    overlap, leave holes, or do not end with the file.
+    """
+    prefix = _exactly(stream, 8, label)
+    length = int.from_bytes(prefix, "little")
+    if length > MAX_HEADER:
+        raise PeError(
+            f"{label} declares a safetensors header of {memory.size(length)}; the format allows {MAX_HEADER} bytes"
+        )
+    if size is not None and 8 + length > size:
+        raise truncated(label, 8 + length - size)
+    table = _parse(_exactly(stream, length, label), label)
+    _refuse_half_characters(table, label)
+    metadata = _metadata(table.pop("__metadata__", None), label)
+    entries = [_entry(name, fields, label) for name, fields in table.items()]
+    names = tuple(entry.name for entry in entries)
+    entries.sort(key=lambda entry: (entry.begin, entry.end))
+    expected = 0
+    for entry in entries:
+        if entry.begin != expected:
+            what = "overlaps the tensor before it" if entry.begin < expected else "leaves a hole before it"
+            raise PeError(
+                f"{label}: tensor {entry.name!r} {what} (it begins at {entry.begin}, not {expected})"
+            )
+        expected = entry.end
+    header = Header(metadata, {entry.name: entry for entry in entries}, names, 8 + length)
+    if size is not None and size < header.data_start + expected:
+        raise truncated(label, header.data_start + expected - size)
+    if size is not None and size > header.data_start + expected:
+        extra = size - header.data_start - expected
+        raise PeError(f"{label} has {extra} bytes after its last tensor; no safetensors loader accepts that")
+    return header
+
+
+def write_header(tensors: Iterable[Entry], metadata: Mapping[str, str] | None) -> bytes:
+    """The length, the header's JSON in the order given, and spaces up to a multiple of 8 bytes.
+
+    The library's own spelling: `write_header` of what `read_header` gave, in the order of `names`, is the same bytes.
+    """
+    table: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
+    for entry in tensors:
+        table[entry.name] = {
+            "dtype": entry.code,
+            "shape": entry.shape,
+            "data_offsets": (entry.begin, entry.end),
+        }
+    text = json.dumps(table, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    text = text.ljust(-(-len(text) // 8) * 8)
+    if len(text) > MAX_HEADER:
+        raise PeError(f"a safetensors header of {memory.size(len(text))} is more than the format allows")
+    return len(text).to_bytes(8, "little") + text
+
+
+def entries_of(specs: Sequence[TensorSpec]) -> list[Entry]:
+    """The specs one after the other, without holes."""
+    entries, begin = [], 0
+    for spec in specs:
+        if spec.dtype not in SAFETENSORS_CODES:
+            raise NoSuchTypeError(
+                f"safetensors has no {spec.dtype} (tensor {spec.name!r}); use .npy, .npz or .h5", spec.dtype
+            )
+        entries.append(
+            Entry(spec.name, SAFETENSORS_CODES[spec.dtype], spec.shape, begin, begin + spec.nbytes)
+        )
+        begin += spec.nbytes
+    return entries
+
+
+def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
+    """Where the elements go: wider types first, so that all are aligned, as loaders that map the file need."""
+    if any(spec.name == "__metadata__" for spec in specs):
+        raise PeError("a safetensors tensor cannot be called __metadata__; choose another --name")
+    ordered = sorted(specs, key=lambda spec: -numpy_dtype(spec.dtype).itemsize)
+    entries = entries_of(ordered)
+    prefix = write_header(entries, {"format": "pt"} | dict(sorted(metadata.items())))
+    return Layout(
+        ((0, prefix),), {entry.name: len(prefix) + entry.begin for entry in entries}, tuple(ordered)
+    )
+
+
+class SafetensorsReader:
+    """An open `.safetensors`."""
+
+    format = "safetensors"
+    links = NO_LINKS
+
+    def __init__(self, stream: ByteInput) -> None:
+        self._stream = stream
+        self.header = read_header(stream, label=stream.label, size=stream.size)
+        self.metadata: Mapping[str, str] = self.header.metadata or {}
+        self.tensors: Mapping[str, TensorSpec] = {
+            name: entry.spec for name, entry in self.header.tensors.items()
+        }
+
+    def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
+        start, stored = self.start(name)
+        return self._stream.elements(start, stored, self.tensors[name].size, items)
+
+    def start(self, name: str) -> tuple[int, np.dtype[Any]]:
+        """Where the elements begin, and how they are stored."""
+        return self.header.data_start + self.header.tensors[name].begin, stored_dtype(
+            self.tensors[name].dtype
+        )
+
+    def close(self) -> None:
+        """Nothing of its own."""
+
+
+def stored_dtype(name: str) -> np.dtype[Any]:
+    """The dtype called `name` as elements lie in the file: little-endian."""
+    dtype: np.dtype[Any] = numpy_dtype(name)
+    return dtype if sys.byteorder == "little" else dtype.newbyteorder("<")
+
+
+def _exactly(stream: Readable, count: int, label: str) -> bytes:
+    data = stream.read(count)
+    if len(data) < count:
+        raise truncated(label, count - len(data))
+    return data
+
+
+class _TwiceError(Exception):
+    """A key that an object of the header has two times."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _TwiceError(key)
+            seen.add(key)
+    return table
+
+
+def _parse(text: bytes, label: str) -> dict[str, Any]:
+    try:
+        table = json.loads(text.decode("utf-8"), object_pairs_hook=_once)
+    except _TwiceError as error:
+        raise PeError(f"{label} has a safetensors header that names {str(error)[:80]!r} twice") from None
+    except UnicodeDecodeError:
+        raise PeError(f"{label} has a safetensors header that is not UTF-8") from None
+    except (ValueError, RecursionError):
+        raise PeError(f"{label} has a safetensors header that is not JSON") from None
+    if not isinstance(table, dict):
+        raise PeError(f"{label} has a safetensors header that is not a JSON object")
+    return table
+
+
+def _refuse_half_characters(table: dict[str, Any], label: str) -> None:
+    """JSON can spell half of a character (a lone surrogate), which no file can be given again in UTF-8."""
+    about = table.get("__metadata__")
+    texts = [*about, *about.values()] if isinstance(about, dict) else []
+    for text in (*table, *texts):
+        if isinstance(text, str) and _SURROGATE.search(text):
+            raise PeError(f"{label} has a safetensors header with half of a character in {text[:80]!a}")
+
+
+def _metadata(value: Any, label: str) -> dict[str, str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise PeError(f"{label} has safetensors metadata that does not map strings to strings")
+    return value
+
+
+def _entry(name: str, fields: Any, label: str) -> Entry:
+    if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
+        raise PeError(f"{label}: tensor {name!r} needs exactly dtype, shape and data_offsets in the header")
+    code, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
+    if not isinstance(code, str) or code not in _BITS:
+        raise PeError(f"{label}: tensor {name!r} has the unknown type {repr(code)[:40]}")
+    if not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2:
+        raise PeError(
+            f"{label}: tensor {name!r} has a shape or data_offsets that are not whole numbers from 0"
+        )
+    begin, end = offsets
+    if len(shape) > _MAX_AXES:
+        raise PeError(
+            f"{label}: tensor {name!r} has {len(shape)} axes; no loader takes more than {_MAX_AXES}"
+        )
+    nbytes = -(-math.prod(shape) * _BITS[code] // 8)
+    if end - begin != nbytes:
+        needed = f"{nbytes} bytes" if nbytes < 1 << 63 else "more than any machine has"
+        raise PeError(
+            f"{label}: tensor {name!r}, {code} of shape {str(shape)[:60]}, takes {needed}, "
+            f"and its data_offsets give {end - begin}"
+        )
+    return Entry(name, code, tuple(shape), begin, end)
+
+
+def _sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(n) is int and 0 <= n < 1 << 63 for n in value)

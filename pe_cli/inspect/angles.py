@@ -1,0 +1,452 @@
+"""From cosines and sines to angles: the amplitude, the step of each pair from row to row, the first angle.
+
+A table of a fixed encoding is z[r, i] = A exp(i p[r] w[i]). Nothing is assumed of w but that neighbours are
+ordered by size; positions are found from the rows: evenly spaced, or, where they are not, decoded row by
+row from the slow pairs to the fast ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.inspect.precision import FLOAT32_STEP, Precision
+
+Array = NDArray[np.float64]
+
+ROWS = 4096
+ENTRIES = 1 << 18  # rows are read for as many numbers
+GLANCE = 32
+TURN = 2 * np.pi
+AVERAGING = 0.1
+ROUNDING = 0.6  # standard error of a rounding, in half ulps
+
+
+@dataclass
+class Rotation:
+    """What the rows say, in units of the first step: angle[r, i] = first[i] + place[r] * step[i]."""
+
+    amplitude: float
+    step: Array  # (m,) radians from the first row to the second, may exceed half a turn
+    error: Array  # (m,) its standard error
+    first: Array  # (m,) angle of the first row, in (-pi, pi]
+    first_error: Array
+    place: Array  # (n,) 0, 1, 2, ... where rows are evenly spaced
+    even: bool
+
+
+def frequency_slack(angular: Array) -> Array:
+    """Relative error of a frequency computed in float32, also by exp(-i/m ln base)."""
+    size = np.abs(angular)
+    logarithm = np.abs(np.log(np.clip(size, 1e-12, 1e12)))
+    return np.asarray(FLOAT32_STEP * (2.0 + 1.5 * logarithm))
+
+
+def constant_amplitude(cos: Array, sin: Array, precision: Precision) -> float | None:
+    """A where c² + s² = A² in every pair that has both, within the stored precision."""
+    step = len(cos) // GLANCE
+    if step > 8 and constant_amplitude(cos[::step], sin[::step], precision) is None:
+        return None
+    both = ~np.isnan(cos[0]) & ~np.isnan(sin[0])
+    if not both.any():
+        return None
+    if not both.all():
+        cos, sin = cos[:, both], sin[:, both]
+    rows = most_rows(cos.shape[1])
+    c, s = cos[:rows], sin[:rows]
+    square = c * c + s * s
+    mean = float(np.median(square))
+    if not mean > 0 or not np.isfinite(mean):
+        return None
+    amplitude = mean**0.5
+    slack = 2 * (np.abs(c) * precision.half_ulp(c) + np.abs(s) * precision.half_ulp(s))
+    slack = 3 * slack + 1e-6 * mean * (precision.unit < 1e-4) + 1e-15 * mean
+    if (np.abs(square - mean) > slack + 4 * amplitude * precision.tiny).any():
+        return None
+    # rounding errors cancel where a pair turns; a slow one repeats the same error in every row
+    turning = c.std(axis=0) > 0.5 * amplitude
+    return unless_one(float(np.sqrt(np.mean(square[:, turning] if turning.any() else square))), precision)
+
+
+def most_rows(pairs: int) -> int:
+    return int(np.clip(ENTRIES // pairs, 256, ROWS))
+
+
+def unless_one(value: float, precision: Precision) -> float:
+    """1 where it is as near as the stored precision tells."""
+    return 1.0 if abs(value - 1) < max(2e-4, precision.unit / 2) else value
+
+
+def phase_error(c: Array, s: Array, amplitude: float, precision: Precision) -> Array:
+    """Standard error of the angle that fits a rounded cosine and sine best."""
+    by_cos, by_sin = _weights(c, s, amplitude, precision)
+    return ROUNDING / np.sqrt(by_cos + by_sin) + 1e-14
+
+
+def _weights(c: Array, s: Array, amplitude: float, precision: Precision) -> tuple[Array, Array]:
+    """What cosine and sine say of the angle: (d cos / d angle / half an ulp)², and the same of the sine."""
+    least = 1e-14 * amplitude
+    return (s / (precision.half_ulp(c) + least)) ** 2, (c / (precision.half_ulp(s) + least)) ** 2
+
+
+def rotation(cos: Array, sin: Array, precision: Precision) -> Rotation | None:
+    """The angles of a table [n, m] of cosines and sines, or None where it is no rotation by position.
+
+    Columns that are absent (NaN) are left out: their step is NaN. At least two rows are needed.
+    """
+    if len(cos) < 2:
+        return None
+    amplitude = constant_amplitude(cos, sin, precision)
+    if amplitude is None:
+        return None
+    rows = most_rows(cos.shape[1])
+    whole = ~np.isnan(cos[0]) & ~np.isnan(sin[0])
+    c, s = cos[:ROWS, whole], sin[:ROWS, whole]
+    found = _even(c[:rows], s[:rows], amplitude, precision) or _uneven(c, s, amplitude, precision)
+    if found is None:
+        return None
+    return _spread(found, np.asarray(whole))
+
+
+def _spread(found: Rotation, whole: NDArray[np.bool_]) -> Rotation:
+    def wide(values: Array) -> Array:
+        out = np.full(len(whole), np.nan)
+        out[whole] = values
+        return out
+
+    return Rotation(
+        found.amplitude,
+        wide(found.step),
+        wide(found.error),
+        wide(found.first),
+        wide(found.first_error),
+        found.place,
+        found.even,
+    )
+
+
+def _even(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotation | None:
+    """Rows evenly spaced: one step per pair, refined over lags of 1, 2, 4, ... rows."""
+    z = (c + 1j * s) / amplitude
+    n = len(z)
+    step = np.angle(np.einsum("ri,ri->i", z[1:], z[:-1].conj()))
+    lag = 2
+    while lag < n:
+        turned = np.einsum("ri,ri->i", z[lag:], z[:-lag].conj()) * np.exp(-1j * lag * step)
+        correction = np.angle(turned)
+        if (np.abs(correction) > 1.2).any():
+            return None
+        step = step + correction / lag
+        lag *= 2
+    place = np.arange(n, dtype=np.float64)
+    first = np.angle(z[0])
+    travelled = np.outer(place, np.abs(step))
+    for _ in range(2):  # the second time with the angle error that the start brings
+        first, step, first_error, error, noise = _line(
+            c, s, amplitude, precision, place, first, step, travelled
+        )
+        step = unwrap_by_order(step)
+        start, agree = decode(first[None], step, first_error[None])
+        travelled = np.abs(first) + np.outer(place + (abs(start[0]) if agree[0] else 0.0), np.abs(step))
+    rest = np.angle(z * np.exp(-1j * (first + np.outer(place, step))))
+    slack = 8 * noise + 4 * frequency_slack(step) * travelled + 8 * FLOAT32_STEP
+    slack = slack + 2 * FLOAT32_STEP * n + 1e-3 * (np.abs(step) > 0.05)
+    if (np.abs(rest) > np.minimum(slack, 1.0)).any():
+        return None
+    return Rotation(amplitude, step, error, first, first_error, place, True)
+
+
+def _line(
+    c: Array,
+    s: Array,
+    amplitude: float,
+    precision: Precision,
+    place: Array,
+    first: Array,
+    step: Array,
+    travelled: Array,
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Weighted least squares of angle = first + place * step, for every pair at once.
+
+    Returns first, step, their errors, and the error of single angles. Rows in which a pair shows the same
+    numbers again bring no new rounding error, so they do not count as new observations.
+    """
+    changes = 1 + ((np.diff(s, axis=0) != 0) | (np.diff(c, axis=0) != 0)).sum(axis=0)
+    repeats = np.sqrt(len(place) / changes)
+    for _ in range(2):
+        angle = first + np.outer(place, step)
+        model_c, model_s = amplitude * np.cos(angle), amplitude * np.sin(angle)
+        by_cos, by_sin = _weights(model_c, model_s, amplitude, precision)
+        told = by_cos + by_sin
+        # along the circle, each part counts by how precisely it is stored
+        least = 1e-12 * amplitude
+        across = by_cos * (model_c - c) / np.where(np.abs(model_s) > least, model_s, np.inf)
+        across += by_sin * (s - model_s) / np.where(np.abs(model_c) > least, model_c, np.inf)
+        rest = np.clip(across / told, -1, 1)
+        noise = ROUNDING / np.sqrt(told) + 1e-14
+        weight = 1 / (noise**2 + (FLOAT32_STEP * travelled) ** 2 + 1e-24)
+        w0, w1, w2 = weight.sum(0), place @ weight, (place**2) @ weight
+        e0, e1 = (weight * rest).sum(0), place @ (weight * rest)
+        determinant = np.maximum(w0 * w2 - w1**2, 1e-300)
+        step = step + (w0 * e1 - w1 * e0) / determinant
+        first = first + (w2 * e0 - w1 * e1) / determinant
+    error = np.sqrt(w0 / determinant) * repeats
+    # the rounding of a pair that hardly turns is no chance: it can lead from one end to the other
+    slow = np.abs(step) * len(place) < 1.0
+    error = np.where(slow, np.maximum(error, noise.mean(axis=0) / len(place)), error)
+    first_error = np.sqrt(w2 / determinant) * repeats
+    return np.angle(np.exp(1j * first)), step, first_error, error, noise
+
+
+def unwrap_by_order(step: Array) -> Array:
+    """Steps known only up to whole turns, put back in order: from the slowest pair up, each next one is
+    where the ratio of the last few leads."""
+    size = np.abs(step)
+    same_sign = (step > -1e-12).all() or (step < 1e-12).all()
+    if same_sign and (np.diff(size) <= 1e-3 * size[:-1] + 1e-9).all():
+        return step
+    out: Array = step.copy()
+    m = len(step)
+    live = np.flatnonzero(size > 1e-9)
+    if len(live) < 3:
+        return step
+    sign = np.sign(np.median(step[live[-max(3, len(live) // 4) :]]))
+    logs = np.full(m, np.nan)
+    for i in live[::-1]:
+        known = np.flatnonzero(~np.isnan(logs))[:6]
+        if len(known) >= 2:
+            _, level = np.polyfit(known - i, logs[known], 1)
+            out[i] = step[i] + TURN * np.round((sign * np.exp(level) - step[i]) / TURN)
+        if out[i] * sign <= 0:
+            return step
+        logs[i] = np.log(out[i] * sign)
+    return out
+
+
+def decode(angles: Array, step: Array, noise: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """The place t [n] at which angles [n, m] = t * step, modulo turns, and whether all pairs agree.
+
+    A vernier: from the slowest pair, taken to be within half a turn, to the fastest. Rows that do not agree
+    are tried again with the slowest pair turned more than once.
+    """
+    order = np.argsort(np.abs(step))
+    order = order[np.abs(step[order]) > 1e-12]
+    if not len(order):
+        return np.zeros(len(angles)), np.zeros(len(angles), dtype=bool)
+    angles, noise, step = angles[:, order], noise[:, order] + 1e-12, step[order]
+    place, rest = _vernier(angles, step, noise, np.zeros(len(angles)))
+    # one angle for all pairs, not 0, is no position: sines taken for cosines
+    far = np.flatnonzero((rest >= AGREE) & (np.ptp(angles, axis=1) > 1e-3))
+    if len(far) <= MOST_FAR:
+        for row in far:
+            place[row], rest[row] = _far(angles[row], step, noise[row])
+            if rest[row] >= AGREE:
+                break
+    return place, rest < AGREE
+
+
+AGREE = 0.3  # radians
+MOST_FAR = 16
+FAR_TURNS = np.array(sorted(range(-2048, 2049), key=abs), dtype=np.float64)
+
+
+def _vernier(angles: Array, step: Array, noise: Array, turns: Array) -> tuple[Array, Array]:
+    place = (angles[:, 0] + TURN * turns) / step[0]
+    weight = (step[0] / noise[:, 0]) ** 2
+    for i in range(1, len(step)):
+        missing = np.angle(np.exp(1j * (angles[:, i] - place * step[i])))
+        gain = (step[i] / noise[:, i]) ** 2
+        weight = weight + gain
+        place = place + missing / step[i] * gain / weight
+    rest = np.abs(np.angle(np.exp(1j * (angles - place[:, None] * step)))).max(axis=1)
+    return place, rest
+
+
+def _far(angles: Array, step: Array, noise: Array) -> tuple[float, float]:
+    """The nearest place where all pairs agree, or else the best one."""
+    few = np.unique(np.linspace(0, len(step) - 1, min(len(step), 24)).astype(int))
+    many = (len(FAR_TURNS), len(few))
+    _, rest = _vernier(
+        np.broadcast_to(angles[few], many), step[few], np.broadcast_to(noise[few], many), FAR_TURNS
+    )
+    turns = FAR_TURNS[np.flatnonzero(rest < max(2 * float(rest.min()), 1e-4))[:1]]
+    place, rest = _vernier(angles[None], step, noise[None], turns)
+    return float(place[0]), float(rest[0])
+
+
+def _uneven(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotation | None:
+    """Rows at any positions: the first two give the steps, each further row is decoded with them and
+    then makes them more exact."""
+    z = (c + 1j * s) / amplitude
+    noise = phase_error(c, s, amplitude, precision)
+    moved = np.flatnonzero(np.abs(z - z[0]).max(axis=1) > 1e-3)
+    if not len(moved):
+        return None
+    turned = z * z[0].conj()
+    second = moved[0]
+    step = unwrap_by_order(np.angle(turned[second]))
+    error = np.hypot(noise[0], noise[second])
+    place = np.zeros(len(z))
+    place[second] = 1.0
+    known = [second]
+    angles = np.angle(turned)
+    todo = moved[1:]
+    while len(todo):
+        rows, todo = todo[: len(known)], todo[len(known) :]
+        doubt = np.abs(error) * max(1.0, float(np.abs(place).max())) + noise[rows]
+        found, agree = decode(angles[rows], step, doubt)
+        if not agree.all():
+            return None
+        whole = np.round(found)
+        place[rows] = np.where(np.abs(found - whole) < 0.02, whole, found)
+        known.extend(rows)
+        step, error = _refined(angles, place, step, noise, np.array(known))
+    rest = np.angle(turned * np.exp(-1j * np.outer(place, step)))
+    slack = 8 * noise + 8 * frequency_slack(step) * np.outer(np.abs(place), np.abs(step)) + 1e-4
+    if (np.abs(rest) > np.minimum(slack + 0.02, 0.5)).any():
+        return None
+    return Rotation(amplitude, step, error, np.angle(z[0]), noise[0], place, False)
+
+
+def _refined(
+    angles: Array, place: Array, step: Array, noise: Array, known: NDArray[np.intp]
+) -> tuple[Array, Array]:
+    p = place[known][:, None]
+    rest = np.angle(np.exp(1j * (angles[known] - p * step)))
+    weight = 1 / (noise[known] ** 2 + noise[0] ** 2 + (FLOAT32_STEP * np.abs(p * step)) ** 2 + 1e-24)
+    precision = (weight * p**2).sum(0)
+    best = (noise[known] / np.maximum(np.abs(p), 1e-9)).min(axis=0)
+    return step + (weight * p * rest).sum(0) / precision, np.maximum(1 / np.sqrt(precision), AVERAGING * best)
+
+
+def even_wave(wave: Array, precision: Precision) -> Rotation | None:
+    """Steps and first angles from cosines alone or sines alone [n, m], evenly spaced, of amplitude 1 or A.
+
+    x[r+1] + x[r-1] = 2 cos(step) x[r] gives the step; the first angle is that of the best sum of cosine and
+    sine, in the convention of the cosine.
+    """
+    wave = wave[: most_rows(4 * wave.shape[1])]
+    n, m = wave.shape
+    if n < 4:
+        return None
+    centre, sides = wave[1:-1], wave[2:] + wave[:-2]
+    power = np.einsum("ri,ri->i", centre, centre)
+    ratio = np.einsum("ri,ri->i", centre, sides) / np.maximum(power, 1e-300)
+    if (
+        np.abs(sides - ratio * centre) > 8 * np.abs(wave).max() * (2 * precision.unit + FLOAT32_STEP * n)
+    ).any():
+        return None
+    place = np.arange(n, dtype=np.float64)
+    step, even, odd, error = _best_waves(wave, place, np.arccos(np.clip(ratio / 2, -1, 1)))
+    step[np.ptp(wave, axis=0) == 0] = 0
+    model = even * np.cos(np.outer(place, step)) + odd * np.sin(np.outer(place, step))
+    slack = 8 * precision.unit + 8 * FLOAT32_STEP * (1 + np.outer(place, step)) + 1e-3 * (step > 0.05)
+    clear = step * n > 1.5
+    off = np.abs(model - wave) > slack * np.maximum(1.0, np.abs(wave).max())
+    if clear.sum() < 2 or off[:, clear].any():
+        return None
+    size = np.hypot(even, odd)
+    amplitude = unless_one(float(np.median(size[clear])), precision)
+    if (np.abs(size[clear] - amplitude) > 0.05 * amplitude).any():
+        return None
+    # x = A cos(first + r step): even = A cos(first), odd = -A sin(first)
+    first = np.arctan2(-odd, even)
+    scale = max(precision.unit, 1e-9)
+    error = np.where(clear, np.maximum(error * scale, 1e-12), np.inf)
+    slow = np.flatnonzero(~clear)
+    if len(slow) and not np.any(wave[0]):
+        step[slow], by_rounding = _slow_sines(wave[:, slow] / amplitude, precision)
+        error[slow] = np.hypot(by_rounding, step[slow] * precision.unit / 8)  # of the amplitude
+        first[slow] = -np.pi / 2
+    elif len(slow) and np.ptp(wave[0]) == 0:
+        step[slow], error[slow] = _slow_cosines(wave[:, slow] / amplitude, precision)
+        first[slow] = 0.0
+    return Rotation(amplitude, step, error, first, np.full(m, 4 * scale), place, True)
+
+
+def _best_waves(wave: Array, place: Array, step: Array) -> tuple[Array, Array, Array, Array]:
+    """The best of the fits that begin from the step of the first rows, from the strongest frequency, and, for
+    waves that hardly turn, from parts of a turn."""
+    n, m = wave.shape
+    length = min(n, 8)
+    while length < n:
+        for _ in range(4):
+            step, *_ = _wave_fit(wave[:length], place[:length], step)
+        length = min(n, 2 * length)
+    padded = 4 * n
+    strength = np.abs(np.fft.rfft(wave, padded, axis=0))
+    starts = [step, TURN * strength.argmax(axis=0) / padded]
+    starts += [np.full(m, turned / n) for turned in (1.0, 2.5, 4.0, 6.0)]
+    best: tuple[Array, Array, Array, Array] | None = None
+    least = np.full(m, np.inf)
+    for start in starts:
+        todo = ~(least <= 1e-6) if best is None else np.sqrt(least) > FITTED * np.abs(wave).max()
+        if best is not None and not todo.any():
+            break
+        fit = start[todo]
+        for _ in range(5):
+            fit, even_fit, odd_fit, error_fit = _wave_fit(wave[:, todo], place, fit)
+        angle = np.outer(place, fit)
+        rest = np.mean((wave[:, todo] - even_fit * np.cos(angle) - odd_fit * np.sin(angle)) ** 2, axis=0)
+        if best is None:
+            best, least = (fit, even_fit, odd_fit, error_fit), rest
+            continue
+        better = rest < least[todo]
+        where = np.flatnonzero(todo)[better]
+        for kept, new in zip(best, (fit, even_fit, odd_fit, error_fit), strict=True):
+            kept[where] = new[better]
+        least[where] = rest[better]
+    assert best is not None
+    return best
+
+
+FITTED = 1e-4  # root mean square of what a fit leaves, of the largest entry, that needs no second try
+SEEN = 6.0  # half ulps by which a cosine has left 1
+
+
+def _slow_cosines(cosines: Array, precision: Precision) -> tuple[Array, Array]:
+    """Steps of pairs that do not turn far, from x[r] = cos(r step)."""
+    place = np.arange(1, len(cosines), dtype=np.float64)[:, None]
+    x = np.clip(cosines[1:], -1, 1)
+    half = precision.half_ulp(x)
+    angle = np.arccos(x)
+    noise = ROUNDING * half / np.maximum(np.sin(angle), 1e-12)
+    weight = np.where(1 - x > SEEN * half, (place / noise) ** 2, 0.0)
+    total = weight.sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        step = np.where(total > 0, (weight * angle / place).sum(0) / total, 0.0)
+        error = np.where(total > 0, np.maximum(total**-0.5 * 3, 1e-7 * step), np.inf)
+    return step, error
+
+
+def _slow_sines(sines: Array, precision: Precision) -> tuple[Array, Array]:
+    """Steps of pairs that do not turn far, from x[r] = sin(r step): their size alone says nothing of A."""
+    place = np.arange(1, len(sines), dtype=np.float64)[:, None]
+    angle = np.arcsin(np.clip(sines[1:], -1, 1))
+    noise = ROUNDING * precision.half_ulp(sines[1:]) / np.maximum(np.cos(angle), 0.1) + 1e-14
+    weight = (place / noise) ** 2
+    return (weight * angle / place).sum(0) / weight.sum(0), np.maximum(
+        weight.sum(0) ** -0.5, 1e-7 * (angle / place).max(0)
+    )
+
+
+def _wave_fit(wave: Array, place: Array, step: Array) -> tuple[Array, Array, Array, Array]:
+    """One Gauss-Newton step of x = even cos(r step) + odd sin(r step), all pairs at once."""
+    angle = np.outer(place, step)
+    c, s = np.cos(angle), np.sin(angle)
+    basis = np.stack([c, s], axis=-1)  # (n, m, 2)
+    normal = np.einsum("rik,ril->ikl", basis, basis) + 1e-12 * np.eye(2)
+    level = np.linalg.solve(normal, np.einsum("rik,ri->ik", basis, wave)[..., None])[..., 0]
+    even, odd = level[:, 0], level[:, 1]
+    slope = place[:, None] * (odd * c - even * s)
+    jacobian = np.stack([c, s, slope], axis=-1)
+    rest = wave - even * c - odd * s
+    normal = np.einsum("rik,ril->ikl", jacobian, jacobian)
+    normal = normal + 1e-10 * np.einsum("ikk->i", normal)[:, None, None] * np.eye(3)
+    inverse = np.linalg.inv(normal)
+    change = np.einsum("ikl,il->ik", inverse, np.einsum("rik,ri->ik", jacobian, rest))
+    limit = 1.0 / max(len(place), 1)
+    step = np.abs(step + np.clip(change[:, 2], -limit, limit))
+    return step, even, odd, np.sqrt(np.maximum(inverse[:, 2, 2], 0))

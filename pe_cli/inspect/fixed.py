@@ -1,0 +1,314 @@
+"""Sinusoidal and rotary tables: from angles to a name, a base, a scaling and positions, then regenerated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError
+from pe_cli.inspect.angles import Rotation, decode
+from pe_cli.inspect.laws import (
+    ROUND_DIGITS,
+    USUAL_BASE,
+    Law,
+    digits_of,
+    is_round,
+    roundest,
+    sinusoid_laws,
+    variants,
+)
+from pe_cli.inspect.precision import Precision
+from pe_cli.inspect.ramps import rope_laws
+from pe_cli.inspect.regenerate import Match, match_rotation, rope_frequencies
+from pe_cli.numerics.kernels import geometric, rotations
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Solved:
+    """A hypothesis that reproduces every row. `shift` is None for a rule of RoPE."""
+
+    law: Law
+    width: int
+    shift: float | None
+    positions: Array
+    amplitude: float
+    match: Match
+    frequencies: Sequence[Any]
+    even: bool
+    dim: int = 0  # by which the exponents are divided
+    likelihood: int = 0  # rank among the hypotheses that also reproduce the rows
+
+    @property
+    def kind(self) -> tuple[str, float | None, int]:
+        return self.law.scaling, self.shift, self.dim
+
+    @property
+    def start(self) -> float:
+        return float(self.positions[0]) if len(self.positions) else 0.0
+
+    @property
+    def stride(self) -> float:
+        return float(self.positions[1] - self.positions[0]) if len(self.positions) > 1 else 1.0
+
+    def place_facts(self) -> dict[str, Any]:
+        """Start and stride, or the first positions where they are not evenly spaced."""
+        if self.even:
+            return {"start": tidy(self.start), "stride": tidy(self.stride) if self.stride != 1 else None}
+        shown = [tidy(float(p)) for p in self.positions[:32]]
+        return {"start": shown[0], "positions": shown}
+
+
+@dataclass
+class Reading:
+    """A table read as rotations: `columns` and `order` say where cosines and sines lie, z [n, m] what they are.
+
+    `zero_rows` are rows of the table that are left out of z, `before` how many rows lie before z.
+    """
+
+    columns: str
+    order: str
+    z: NDArray[np.complex128]
+    solved: Solved
+    precision: Precision
+    zero_rows: tuple[int, ...] = ()
+    before: int = 0
+
+
+def tidy(value: float) -> float:
+    """Without the last digits that came from computing it."""
+    return float(f"{value:.9g}")
+
+
+def usable_pairs(found: Rotation) -> int:
+    """How many of the first pairs turn measurably; slower ones say nothing."""
+    clear = np.abs(found.step) > 5 * found.error
+    clear &= ~np.isnan(found.step)
+    dead = np.flatnonzero(~clear)
+    return int(dead[0]) if len(dead) else len(found.step)
+
+
+def solve(
+    cos: Array, sin: Array, found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
+) -> Iterator[Solved]:
+    """Hypotheses that reproduce the rows, most likely first."""
+    solved = list(_attempt(cos, sin, found, precision, width, sinusoid=sinusoid, rope=rope))
+    if not solved or 0 < abs(solved[0].start - round(solved[0].start)) < 0.05:
+        for sharper in _by_distance_from_zero(
+            found, precision, len(cos), width, sinusoid=sinusoid, rope=rope
+        ):
+            better = list(_attempt(cos, sin, sharper, precision, width, sinusoid=sinusoid, rope=rope))
+            if better:
+                solved = better
+                break
+    for one in solved:
+        one.likelihood = next(k for k, other in enumerate(solved) if other.kind == one.kind)
+    for kind in {one.kind: None for one in solved}:
+        alike = [one for one in solved if one.kind == kind]
+        law = alike[0].law
+        if law.base == USUAL_BASE and not float(law.unit).is_integer():
+            continue  # of the two, the step is not known to the last bit
+        if not any(one.match.exact for one in alike):
+            sharper_base = polished(alike[0], cos, sin, precision)
+            if sharper_base is not None:
+                solved.append(sharper_base)
+    # two bases can both look round until every entry has been looked at
+    plainly = any(
+        not one.shift and one.match.exact and digits_of(one.law.base) <= ROUND_DIGITS for one in solved
+    )
+    for one in solved:
+        if one.shift and one.match.exact and not plainly and is_round(one.law):
+            one.likelihood = -1
+    # a frequency shift is another way to say the same, so that the last bits do not choose it
+    exact_in = {one.law.scaling for one in solved if one.match.exact}
+    yield from sorted(
+        solved, key=lambda one: (one.law.scaling not in exact_in, one.likelihood, not one.match.exact)
+    )
+
+
+ENTRIES = 1 << 19  # that a base is fitted to
+SMALL = 1e-7
+
+
+def polished(one: Solved, cos: Array, sin: Array, precision: Precision) -> Solved | None:
+    """The same hypothesis with the base that puts every entry within half an ulp, or None where there is none.
+
+    Each entry bounds the base from both sides; of what all of them allow, the roundest number is taken.
+    """
+    rows = slice(None, None, max(1, cos.size // ENTRIES))
+    law, positions = one.law, one.positions[rows]
+    for turn_of in range(3):
+        try:
+            w, v = (
+                np.array([float(f) for f in _frequencies(by, one.shift, one.dim, len(one.frequencies))[0]])
+                for by in (law, replace(law, base=law.base * (1 + SMALL)))
+            )
+        except PeError:
+            return None
+        turn = np.outer(positions, (v - w) / SMALL)
+        z = rotations(positions, w, amplitude=one.amplitude)
+        low, high = -1e-2, 1e-2
+        if turn_of < 2:  # least squares first: the bounds hold for small changes only
+            slopes, rests = [-z.imag * turn, z.real * turn], [cos[rows] - z.real, sin[rows] - z.imag]
+            power = sum(
+                float(np.sum(slope**2, where=~np.isnan(rest)))
+                for slope, rest in zip(slopes, rests, strict=True)
+            )
+            change = sum(float(np.nansum(slope * rest)) for slope, rest in zip(slopes, rests, strict=True))
+            if power > 0:
+                law = replace(law, base=law.base * (1 + float(np.clip(change / power, low, high))))
+            continue
+        for part, model, slope in ((cos[rows], z.real, -z.imag * turn), (sin[rows], z.imag, z.real * turn)):
+            telling = (np.abs(slope) > 1e-6) & ~np.isnan(part)
+            if not telling.any():
+                continue
+            rest, by = (part - model)[telling], slope[telling]
+            room = precision.half_ulp(part[telling]) / np.abs(by)
+            middle = rest / by
+            low, high = max(low, float((middle - room).max())), min(high, float((middle + room).min()))
+        law = replace(law, base=law.base * (1 + 0.5 * (low + high)))
+    spread = 0.5 * abs(high - low) * law.base
+    law = replace(law, base=roundest(law.base, spread) if high > low else law.base)
+    try:
+        frequencies, _ = _frequencies(law, one.shift, one.dim, len(one.frequencies))
+    except PeError:
+        return None
+    match = match_rotation(cos, sin, one.positions, frequencies, one.amplitude, precision)
+    return replace(one, law=law, frequencies=frequencies, match=match) if match.exact else None
+
+
+def _attempt(
+    cos: Array, sin: Array, found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
+) -> Iterator[Solved]:
+    sign = float(np.sign(found.step[0]))
+    for law, shift, dim in _hypotheses(found, width, precision.unit, sinusoid=sinusoid, rope=rope):
+        try:
+            frequencies, own = _frequencies(law, shift, dim, len(found.step))
+        except PeError:
+            continue
+        amplitude = magnitude(found.amplitude, own, precision)
+        for positions in _positions(found, law.unit * sign, frequencies, len(cos)):
+            match = match_rotation(cos, sin, positions, frequencies, amplitude, precision)
+            if match.reproduced:
+                yield Solved(law, width, shift, positions, amplitude, match, frequencies, found.even, dim)
+                break
+
+
+def _by_distance_from_zero(
+    found: Rotation, precision: Precision, rows: int, width: int, *, sinusoid: bool, rope: bool
+) -> Iterator[Rotation]:
+    """Sharper steps for rows far from position 0: the first angle is the step times a known position."""
+    sign, begun = float(np.sign(found.step[0])), 0.0
+    for law, shift, dim in _hypotheses(found, width, precision.unit, sinusoid=sinusoid, rope=rope):
+        try:
+            frequencies, _ = _frequencies(law, shift, dim, len(found.step))
+        except PeError:
+            continue
+        for positions in _positions(found, law.unit * sign, frequencies, rows):
+            start = float(positions[0])
+            if abs(start) < 8 * abs(law.unit):
+                return None
+            angular = np.array([float(w) for w in frequencies])
+            rest = np.angle(np.exp(1j * (found.first - start * angular)))
+            step = (angular + rest / start) * law.unit * sign
+            if abs(start - begun) < 1e-3:
+                continue
+            begun = start
+            yield replace(found, step=step, error=np.abs(found.first_error / start * law.unit))
+
+
+def solve_with(
+    cos: Array, sin: Array, found: Rotation, precision: Precision, law: Law, frequencies: Sequence[float]
+) -> Iterator[Solved]:
+    """The table with measured frequencies, whatever their rule."""
+    amplitude = magnitude(found.amplitude, 1.0, precision)
+    for positions in _positions(found, law.unit, frequencies, len(cos)):
+        match = match_rotation(cos, sin, positions, frequencies, amplitude, precision)
+        if match.reproduced:
+            yield Solved(
+                law, 2 * len(frequencies), None, positions, amplitude, match, frequencies, found.even
+            )
+            return
+
+
+def _hypotheses(
+    found: Rotation, width: int, unit: float, *, sinusoid: bool, rope: bool
+) -> Iterator[tuple[Law, float | None, int]]:
+    clear, pairs = usable_pairs(found), len(found.step)
+    if clear < 1:
+        return
+    step, error = np.sign(found.step[0]) * found.step[:clear], found.error[:clear]
+    plain = sinusoid_laws(step, error, width) if sinusoid else []
+    # a fraction of a position from row to row is rather a linear scaling, where the layout allows it
+    late = rope and bool(plain) and not plain[0][0].unit.is_integer()
+    for law, dim, shift in [] if late else plain:
+        for variant in variants(law):
+            yield variant, shift, dim
+    if rope:
+        amplitude = found.amplitude, found.amplitude * unit / 8
+        for law in rope_laws(step, error, pairs, amplitude):
+            for variant in variants(law):
+                yield variant, None, 2 * pairs
+    for law, dim, shift in plain if late else []:
+        yield law, shift, dim
+
+
+def _frequencies(law: Law, shift: float | None, dim: int, pairs: int) -> tuple[Sequence[Any], float]:
+    if shift is not None:
+        return geometric(law.base, dim, shift=shift, count=pairs), 1.0
+    return rope_frequencies(dim, law.base, law.scaling, **law.parameters)
+
+
+def magnitude(measured: float, own: float, precision: Precision) -> float:
+    """The magnitude that a scaling brings, where it is the one measured; else a round number near it."""
+    error = max(precision.unit * 0.25, 2e-7) * measured
+    for known in (own, 1.0):
+        if abs(measured - known) <= 4 * error:
+            return known
+    return roundest(measured, error)
+
+
+def _positions(found: Rotation, unit: float, frequencies: Sequence[Any], rows: int) -> Iterator[Array]:
+    """Positions of all rows: the first one decoded from its angles, rounded where whole numbers fit."""
+    angular = np.array([float(w) for w in frequencies])
+    live = (angular > 0) & ~np.isnan(found.first)
+    noise = np.maximum(found.first_error[live], 1e-7)[None]
+    place = found.place if not found.even else np.arange(rows, dtype=np.float64)
+    if len(place) != rows:
+        return
+    start, agree = decode(found.first[live][None], angular[live], noise)
+    if agree[0]:
+        first = float(start[0])
+        yield _rounded(first, unit) + place * unit
+        if abs(first - _rounded(first, unit)) > 1e-9:
+            yield first + place * unit
+
+
+def _rounded(first: float, unit: float) -> float:
+    """A whole number, or a multiple of the step, near the first position."""
+    if abs(first - round(first)) < 0.05:
+        return float(round(first))
+    multiple = round(first / unit) * unit
+    return multiple if abs(first - multiple) < 0.02 * abs(unit) else first
+
+
+def layout_reading(
+    solved: Solved, style: str | None, layout: str | None, hint: str | None
+) -> tuple[str, list[str]]:
+    """Whether a table that both families write is called sinusoidal or rope, and what else it may be."""
+    if style and not layout:
+        return "sinusoidal", []
+    if layout and not style:
+        return "rope", []
+    rotary = solved.shift is None or solved.amplitude != 1 or hint == "rope"
+    # caches of rotary embeddings begin with the cosines, position tables with the sines; 10000 is usual in both
+    if hint is None and layout == "cos-sin":
+        rotary |= solved.law.base != USUAL_BASE
+    if rotary and hint != "sinusoidal":
+        return "rope", [f"sinusoidal style {style}"] if solved.law.scaling == "none" else []
+    return "sinusoidal", [f"rope layout {layout}"]

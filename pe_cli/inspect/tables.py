@@ -1,0 +1,322 @@
+"""A table of numbers by position: which fixed encoding it is, if any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.inspect.angles import Rotation, constant_amplitude, even_wave, rotation
+from pe_cli.inspect.arrangements import arrangements, pick, repeated
+from pe_cli.inspect.axes import identify_axes
+from pe_cli.inspect.fixed import Reading, Solved, layout_reading, solve, solve_with, tidy, usable_pairs
+from pe_cli.inspect.laws import ROUND_DIGITS, Law, as_rounded, digits_of, rounded_geometric
+from pe_cli.inspect.precision import Precision, stored_precision
+from pe_cli.inspect.result import Identified
+
+Array = NDArray[np.float64]
+
+# Arrangement of columns, frequency shift: style of `pe gen sinusoidal`
+STYLES = {
+    ("sin,cos alternating", 0.0): "paper",
+    ("sin|cos", 0.0): "paper-cat",
+    ("sin|cos", 1.0): "t2t",
+    ("cos|sin", 1.0): "t2t-cossin",
+    ("cos|sin", 0.0): "diffusion",
+    ("sin|cos|0", 1.0): "t2t",
+    ("cos|sin|0", 1.0): "t2t-cossin",
+    ("sin|cos|0", 0.0): "paper-cat",
+    ("cos|sin|0", 0.0): "diffusion",
+}
+LAYOUTS = {"cos,sin alternating": "interleaved", "cos|sin": "cos-sin", "sin|cos": "sin-cos"}
+SINUSOIDAL_ONLY = ("sin,cos alternating", "sin|cos|0", "cos|sin|0")
+MOST_ROWS = 1 << 16
+
+
+# How `diff` speaks of an arrangement: where the two parts lie, and which comes first.
+COLUMNS = {
+    "sin,cos alternating": ("interleaved", "sin-first"),
+    "cos,sin alternating": ("interleaved", "cos-first"),
+    "sin|cos": ("halves", "sin-first"),
+    "cos|sin": ("halves", "cos-first"),
+    "sin|cos|0": ("halves", "sin-first"),
+    "cos|sin|0": ("halves", "cos-first"),
+}
+
+
+def identify_table(table: NDArray[Any], hint: str | None) -> Identified | None:
+    """A table [n, d] that holds cosines and sines in its columns, or cosines or sines alone."""
+    if table.dtype.kind == "c":
+        return identify_pair(table.real, table.imag, "complex")
+    rows = Rows.of(table)
+    if rows is None:
+        return None
+    precision = stored_precision(table)
+    way, once = repeated(rows.body)
+    if way != "split":
+        return _alone(once, way, rows, precision)
+    for arrangement in arrangements(table.shape[1]):
+        if arrangement.name.endswith("|0") and np.any(rows.body[:, -1]):
+            continue
+        cos, sin = pick(rows.body, arrangement.cos), pick(rows.body, arrangement.sin)
+        if constant_amplitude(cos, sin, precision) is None:
+            continue
+        found = rotation(cos, sin, precision)
+        if found is not None:
+            named = _named(arrangement.name, cos, sin, found, precision, table.shape[1], rows, hint)
+            if named is not None:
+                return named
+    return identify_axes(rows.body, precision, rows.before) or _alone(rows.body, "split", rows, precision)
+
+
+@dataclass
+class Rows:
+    """The rows of a table without zero rows: `body` is the longest run, `before` how many rows lie before it."""
+
+    body: NDArray[Any]
+    before: int
+    zero: list[int]
+    others: NDArray[np.intp]
+    table: NDArray[Any]
+
+    @classmethod
+    def of(cls, table: NDArray[Any]) -> Rows | None:
+        empty = ~np.any(table, axis=1)
+        if empty.mean() > 0.5 or len(table) - empty.sum() < 2:
+            return None
+        edges = np.flatnonzero(np.diff(np.concatenate([[True], empty, [True]]).astype(np.int8)))
+        runs = edges.reshape(-1, 2)
+        start, stop = runs[np.argmax(runs[:, 1] - runs[:, 0])]
+        rest = np.flatnonzero(~empty)
+        others = rest[(rest < start) | (rest >= stop)]
+        return cls(table[start:stop], int(start), [int(r) for r in np.flatnonzero(empty)], others, table)
+
+    def facts(self, solved: Solved) -> dict[str, Any] | None:
+        """What the rows before the body are; None where a row outside it does not belong to the table."""
+        if not self.zero:
+            return solved.place_facts()
+        if not solved.even:
+            return None
+        expected_first = solved.start - self.before * solved.stride
+        facts = solved.place_facts()
+        if len(self.zero) == 1 and abs(expected_first) < 1e-6 and solved.stride == 1:
+            return facts | {"start": 0, "padding_idx": self.zero[0]}
+        if len(self.others):
+            return None
+        if self.zero == list(range(self.before)):
+            return facts | {"prefix_rows": self.before}
+        return facts | {"zero_rows": self.zero}
+
+
+def _named(
+    arrangement: str,
+    cos: Array,
+    sin: Array,
+    found: Rotation,
+    precision: Precision,
+    width: int,
+    rows: Rows,
+    hint: str | None,
+) -> Identified | None:
+    layout = LAYOUTS.get(arrangement)
+    sinusoid = arrangement != "cos,sin alternating"
+    rope = arrangement not in SINUSOIDAL_ONLY
+    if arrangement.endswith("|0"):
+        width -= 1
+    candidates = list(solve(cos, sin, found, precision, width, sinusoid=sinusoid, rope=rope))
+    if not candidates and arrangement == "sin,cos alternating":
+        # no model stores a rotary table like this, yet sines and cosines may have been exchanged
+        candidates = list(solve(cos, sin, found, precision, width, sinusoid=False, rope=True))
+        layout = "interleaved"
+    if not candidates:
+        if not rope or rows.zero:
+            return None
+        return _unruled(*COLUMNS[arrangement], layout or "interleaved", cos, sin, found, precision)
+    if arrangement == "sin,cos alternating" and digits_of(candidates[0].law.base) > 2:
+        candidates.sort(key=lambda one: one.shift or 0.0)  # no named style has another shift
+    solved = candidates[0]
+    style = STYLES.get((arrangement, solved.shift), "paper") if solved.shift is not None else None
+    shared = layout if (rope and not solved.shift) or solved.shift is None else None
+    encoding, ambiguous = layout_reading(solved, style, shared, hint)
+    place = rows.facts(solved)
+    if place is None:
+        return None
+    reading = Reading(
+        *COLUMNS[arrangement], _complex(cos, sin), solved, precision, tuple(rows.zero), rows.before
+    )
+    if encoding == "rope":
+        if arrangement == "sin,cos alternating":
+            place["order"] = "sin-first"
+        ambiguous += _other_shift(arrangement, solved) if style else []
+        return rope_facts(reading, shared or "interleaved", candidates, place, ambiguous)
+    if style == "t2t" and "padding_idx" in place:
+        style = "fairseq"
+    facts: dict[str, Any] = {"style": style, "layout": shared if ambiguous else None, "dim": width}
+    if facts["layout"]:
+        facts["scaling"] = "none"
+    facts |= {"base": solved.law.base, "shift": solved.shift}
+    if solved.amplitude != 1:
+        facts["amplitude"] = tidy(solved.amplitude)
+    facts |= place
+    ambiguous += _other_shift(arrangement, solved)
+    if arrangement == "sin,cos alternating" and solved.shift:
+        ambiguous.append("no named style alternates columns with a frequency shift of 1")
+    return _finished("sinusoidal", facts, reading, ambiguous)
+
+
+def _other_shift(arrangement: str, solved: Solved) -> list[str]:
+    """What the table is with the other frequency shift, where its base does not say which one it is."""
+    if solved.shift is None:
+        return list(solved.law.ambiguous)
+    other = STYLES.get((arrangement, 1.0 - solved.shift))
+    notes = list(solved.law.ambiguous)
+    if not notes and other and digits_of(solved.law.base) > ROUND_DIGITS:
+        pairs = solved.dim / 2
+        base = solved.law.base ** ((pairs - 1 + solved.shift) / (pairs - solved.shift))
+        notes = [f"base {base:.6g} with a frequency shift of {1 - solved.shift:g}"]
+    return [f"style {other}: {note}" if other else note for note in notes]
+
+
+def _complex(cos: Array, sin: Array) -> NDArray[np.complex128]:
+    """NaN in either part where a column is absent."""
+    z = np.empty(cos.shape, np.complex128)
+    z.real, z.imag = cos, sin
+    return z
+
+
+def _finished(encoding: str, facts: dict[str, Any], reading: Reading, ambiguous: list[str]) -> Identified:
+    solved = reading.solved
+    facts["computed"] = "float32" if solved.match.float32_angles else "exact"
+    facts["max_abs"] = tidy(solved.match.max_abs)
+    return Identified(encoding, facts, solved.match.ulps, reading.precision.name, ambiguous, reading)
+
+
+def rope_facts(
+    reading: Reading, layout: str, candidates: list[Solved], place: dict[str, Any], ambiguous: list[str]
+) -> Identified:
+    """The answer for a rotary table."""
+    solved, law = reading.solved, reading.solved.law
+    facts: dict[str, Any] = {"layout": layout, "dim": 2 * len(solved.frequencies), "base": law.base}
+    facts |= {"scaling": law.scaling} | law.parameters
+    if solved.amplitude != 1 or law.scaling in ("yarn", "longrope"):
+        facts["attention_factor"] = tidy(solved.amplitude)
+    facts |= place
+    also = [*ambiguous, *(law.ambiguous if not ambiguous else ())]
+    if law.scaling == "none" and law.base != 10000:
+        also.append(f"a base of {law.base:.10g}, or NTK scaling of a smaller base")
+    for other in candidates[1:]:
+        if other.law.scaling != law.scaling:
+            also.append(f"scaling {other.law.scaling}")
+    return _finished("rope", facts, reading, list(dict.fromkeys(also)))
+
+
+def _unruled(
+    columns: str, order: str, layout: str, cos: Array, sin: Array, found: Rotation, precision: Precision
+) -> Identified | None:
+    """A rotation by position whose frequencies follow no rule that is known: factors that were searched."""
+    clear = usable_pairs(found)
+    first = found.first[~np.isnan(found.first)]
+    if len(first) > 2 and np.ptp(first) < 1e-3 < abs(first[0]):
+        return None  # one angle for all pairs that is not 0: sines taken for cosines
+    if clear < 4 or found.step[0] <= 0 or (np.diff(found.step[:clear]) > 0).any():
+        return None
+    unit = max(1.0, float(np.round(found.step[0])))
+    frequencies = np.where(np.isnan(found.step), 0, found.step) / unit
+    cast = rounded_geometric(frequencies)
+    if cast is not None:
+        law = Law("none", cast[1], unit, parameters={"frequency_dtype": cast[0]})
+        for solved in solve_with(
+            cos, sin, found, precision, law, list(as_rounded(cast[1], len(frequencies), cast[0]))
+        ):
+            reading = Reading(columns, order, _complex(cos, sin), solved, precision)
+            return rope_facts(reading, layout, [solved], solved.place_facts(), [])
+    divisors = 10000.0 ** (-np.arange(len(frequencies)) / len(frequencies)) / frequencies
+    law = Law("longrope", 10000.0, unit, parameters={"factors": [tidy(float(f)) for f in divisors]})
+    law.ambiguous = ("base 10000 is assumed: only base and factors together are known",)
+    if clear >= len(found.step) - 1 and (frequencies[2:] <= frequencies[:-2]).all():
+        for solved in solve_with(cos, sin, found, precision, law, [float(w) for w in frequencies]):
+            reading = Reading(columns, order, _complex(cos, sin), solved, precision)
+            return rope_facts(reading, layout, [solved], solved.place_facts(), [])
+    facts = {"layout": layout, "dim": 2 * len(frequencies), "scaling": "longrope"}
+    facts |= {"attention_factor": tidy(found.amplitude)}
+    note = "a rotation by position, but too coarsely stored to tell all its frequencies or its first position"
+    return Identified("rope", facts, None, precision.name, [note])
+
+
+def identify_pair(cos: NDArray[Any], sin: NDArray[Any], layout: str | None) -> Identified | None:
+    """Cosines and sines in two tables [n, m] of one shape; `layout` where it is known to be complex."""
+    precision = stored_precision(np.concatenate([cos.reshape(-1)[: 1 << 15], sin.reshape(-1)[: 1 << 15]]))
+    if layout is None:
+        layout, cos = repeated(cos)
+        _, sin = repeated(sin)
+        if sin.shape != cos.shape:
+            return None
+    cos, sin = cos.astype(np.float64), sin.astype(np.float64)
+    found = rotation(cos, sin, precision)
+    if found is None:
+        return identify_axes(np.concatenate([cos, sin], axis=1), precision, 0, layout)
+    candidates = list(solve(cos, sin, found, precision, 2 * cos.shape[1], sinusoid=False, rope=True))
+    if not candidates:
+        return _unruled(layout, "", layout, cos, sin, found, precision)
+    reading = Reading(layout, "", _complex(cos, sin), candidates[0], precision)
+    return rope_facts(reading, layout, candidates, candidates[0].place_facts(), [])
+
+
+def _alone(wave: NDArray[Any], way: str, rows: Rows, precision: Precision) -> Identified | None:
+    """Cosines alone or sines alone."""
+    if rows.zero and rows.zero != [0]:
+        return None
+    values = (
+        rows.table[:, : wave.shape[1]]
+        if way == "half"
+        else rows.table[:, ::2]
+        if way == "adjacent"
+        else rows.table
+    )
+    values = values.astype(np.float64)
+    if values.shape[1] < 2:
+        return None
+    found = even_wave(values, precision)
+    if found is None:
+        return None
+    for part, solved in _wave_readings(values, found, precision):
+        absent = np.full_like(values, np.nan)
+        z = _complex(values, absent) if part == "cos" else _complex(absent, values)
+        named = rope_facts(Reading(way, part, z, solved, precision), way, [solved], solved.place_facts(), [])
+        named.facts["part"] = part
+        return named
+    for part, cos, sin, turned in _parts(values, found):
+        searched = _unruled(way, part, way, cos, sin, turned, precision)
+        if searched is not None:
+            searched.facts["part"] = part
+            return searched
+    return None
+
+
+def _wave_readings(values: Array, found: Rotation, precision: Precision) -> Iterator[tuple[str, Solved]]:
+    for part, cos, sin, turned in _parts(values, found):
+        for solved in solve(cos, sin, turned, precision, 2 * values.shape[1], sinusoid=False, rope=True):
+            yield part, solved
+
+
+def _parts(values: Array, found: Rotation) -> Iterator[tuple[str, Array, Array, Rotation]]:
+    """The wave read as cosines, and as sines, likelier first."""
+    absent = np.full_like(values, np.nan)
+    readings = [("cos", values, absent, found.first), ("sin", absent, values, found.first + np.pi / 2)]
+    if not np.any(values[0]):
+        readings.reverse()
+    for part, cos, sin, first in readings:
+        sure = found.step * len(values) > 0.5
+        turned = Rotation(
+            found.amplitude,
+            found.step,
+            found.error,
+            np.where(sure, np.angle(np.exp(1j * first)), np.nan),
+            found.first_error,
+            found.place,
+            True,
+        )
+        yield part, cos, sin, turned

@@ -1,0 +1,332 @@
+"""Readers of trees in text: Penn brackets, CoNLL-U, heads, and Python source."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pe_cli.errors import PeError
+from pe_cli.structures.tree import RawTree, cyclic_nodes
+
+LABEL_KEYS = ("label", "type", "name", "tag", "value", "text", "token")
+CHILDREN = "children"
+_SPACE = re.compile(r"[ \t\r\n]*")
+_SCALAR = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null')
+
+
+def read_json(text: str, label: str) -> Iterator[RawTree]:
+    """Every tree of a JSON document, or of each line where each line is one."""
+    for where, document in _documents(text, label):
+        yield from _trees(document, where)
+
+
+def _documents(text: str, label: str) -> Iterator[tuple[str, Any]]:
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if len(lines) > 1 and _is_whole(lines[0][1]):
+        for number, line in lines:
+            yield f"{label} line {number}", _decoded(line, label, number)
+    else:
+        yield label, _decoded(text, label, 1)
+
+
+def _is_whole(line: str) -> bool:
+    try:
+        json.loads(line)
+    except RecursionError:
+        return line.count("[") == line.count("]") and line.count("{") == line.count("}")
+    except ValueError:
+        return False
+    return True
+
+
+def _decoded(text: str, label: str, first_line: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as trouble:
+        line, column = trouble.lineno + first_line - 1, trouble.colno
+        raise PeError(f"{label} line {line}, column {column}: {trouble.msg}") from None
+    except RecursionError:
+        return _decoded_deep(text, label, first_line)
+    except ValueError as trouble:
+        raise PeError(f"{label} line {first_line}: {trouble}") from None
+
+
+def _decoded_deep(text: str, label: str, first_line: int) -> Any:
+    """What json.loads gives, for text that is nested deeper than Python's stack."""
+    open_values: list[Any] = []
+    keys: list[str | None] = []
+    key: str | None = None
+    at = _SPACE.match(text, 0).end()  # type: ignore[union-attr]
+    while at < len(text):
+        mark = text[at]
+        value: Any
+        if mark in "[{":
+            value = [] if mark == "[" else {}
+            _put(open_values, key, value)
+            open_values.append(value)
+            keys.append(key)
+            key = None
+            at += 1
+        elif mark in "]}" and open_values and isinstance(open_values[-1], list) == (mark == "]"):
+            value = open_values.pop()
+            keys.pop()
+            key = None
+            at += 1
+            if not open_values:
+                if text[at:].strip():
+                    break
+                return value
+        elif mark == "," and open_values:
+            at += 1
+        else:
+            match = _SCALAR.match(text, at)
+            if not match or not open_values:
+                break
+            value = json.loads(match[0])
+            at = _SPACE.match(text, match.end()).end()  # type: ignore[union-attr]
+            if isinstance(open_values[-1], dict) and key is None and text[at : at + 1] == ":":
+                key = str(value)
+                at += 1
+            elif isinstance(open_values[-1], dict) and key is None:
+                break
+            else:
+                _put(open_values, key, value)
+                key = None
+        at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+    line = first_line + text.count("\n", 0, at)
+    raise PeError(f"{label} line {line}, column {at - text.rfind(chr(10), 0, at)}: this is not JSON")
+
+
+def _put(open_values: list[Any], key: str | None, value: Any) -> None:
+    if open_values:
+        if isinstance(open_values[-1], list):
+            open_values[-1].append(value)
+        elif key is not None:
+            open_values[-1][key] = value
+
+
+def _trees(document: Any, where: str) -> Iterator[RawTree]:
+    """One tree, or several where a list begins with an object or a list."""
+    if isinstance(document, list) and document and not _is_flat(document):
+        if all(isinstance(item, int) and not isinstance(item, bool) for item in document):
+            yield from read_heads(" ".join(map(str, document)), where)
+            return
+        if isinstance(document[0], (dict, list)):
+            for place, item in enumerate(document):
+                yield _tree(item, f"{where}, tree {place}")
+            return
+    yield _tree(document, where)
+
+
+def _tree(document: Any, where: str) -> RawTree:
+    if not isinstance(document, (dict, list)) or not document:
+        raise PeError(
+            f"{where}: a tree is an object with 'children', a list [label, child, …], or a list of heads"
+        )
+    if isinstance(document, list) and _is_flat(document):
+        return _flat(document, where)
+    return _nested(document, where)
+
+
+def _is_flat(document: list[Any]) -> bool:
+    """Whether this is a list of nodes whose children are numbers, as in py150; it may end with a 0."""
+    nodes = [item for item in document if isinstance(item, dict)]
+    children = [node[CHILDREN] for node in nodes if isinstance(node.get(CHILDREN), list) and node[CHILDREN]]
+    return bool(children) and all(isinstance(child, int) for child in children[0])
+
+
+def _flat(document: list[Any], where: str) -> RawTree:
+    nodes = [item for item in document if isinstance(item, dict)]
+    parents, ranks = [-1] * len(nodes), [0] * len(nodes)
+    for place, node in enumerate(nodes):
+        children = node.get(CHILDREN, [])
+        if not isinstance(children, list):
+            raise PeError(f"{where}, node {place}: 'children' is not a list")
+        for rank, child in enumerate(children):
+            if not isinstance(child, int) or not 0 < child < len(nodes):
+                raise PeError(
+                    f"{where}, node {place}: child {child!r}, there are nodes 1 to {len(nodes) - 1}"
+                )
+            if parents[child] >= 0:
+                raise PeError(f"{where}, node {place}: node {child} is a child of node {parents[child]} too")
+            parents[child], ranks[child] = place, rank
+    loose = [place for place in range(1, len(nodes)) if parents[place] < 0]
+    if loose:
+        raise PeError(f"{where}, node {loose[0]}: no node has it as a child; a tree has one root, node 0")
+    stuck = cyclic_nodes(np.array(parents, dtype=np.int64))
+    if stuck.size:
+        raise PeError(f"{where}, node {stuck[0]}: it is its own descendant")
+    return RawTree(parents, [_label(node) for node in nodes], ranks)
+
+
+def _nested(document: Any, where: str) -> RawTree:
+    """A tree of objects, lists, and leaves that are plain values, in preorder."""
+    tree = RawTree()
+    waiting: list[tuple[Any, int]] = [(document, -1)]
+    while waiting:
+        value, parent = waiting.pop()
+        if isinstance(value, dict):
+            children = value.get(CHILDREN) or []
+            if not isinstance(children, list):
+                raise PeError(f"{where}: 'children' of {_label(value)[:30]!r} is not a list")
+            node = tree.add(parent, _label(value))
+        elif isinstance(value, list):
+            labelled = bool(value) and not isinstance(value[0], (list, dict))
+            node = tree.add(parent, str(value[0]) if labelled else "")
+            children = value[1:] if labelled else value
+        else:
+            node, children = tree.add(parent, str(value)), []
+        waiting.extend((child, node) for child in reversed(children))
+    return tree
+
+
+def _label(node: dict[str, Any]) -> str:
+    return next((str(node[key]) for key in LABEL_KEYS if isinstance(node.get(key), (str, int, float))), "")
+
+
+BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+HEAD_COLUMN = 6
+CONLLU_COLUMNS = 10
+_TOKEN = re.compile(r"[()]|[^()\s]+")
+_WORD_ID = re.compile(r"[1-9]\d*$")
+_SKIPPED_ID = re.compile(r"\d+-\d+$|\d+\.\d+$")
+
+
+def read_brackets(text: str, label: str) -> Iterator[RawTree]:
+    """Trees as `(S (NP the cat) (VP sat))`: nodes in preorder, words are nodes too.
+
+    An outer bracket without a label is left out unless it branches.
+    """
+    tree = RawTree()
+    open_nodes: list[int] = []
+    opened_at: list[int] = []
+    fresh = False  # just behind an opening bracket, where a label may stand
+    for match in _TOKEN.finditer(text):
+        token, at = match[0], match.start()
+        if token == "(":
+            node = tree.add(open_nodes[-1] if open_nodes else -1, "")
+            open_nodes.append(node)
+            opened_at.append(at)
+            fresh = True
+            continue
+        if not open_nodes:
+            what = "a ')' that closes nothing" if token == ")" else f"{token[:30]!r} outside of brackets"
+            raise PeError(f"{label} {_place(text, at)}: {what}")
+        if token == ")":
+            open_nodes.pop()
+            opened_at.pop()
+            if not open_nodes:
+                yield tree.without_empty_top()
+                tree = RawTree()
+        elif fresh:
+            tree.labels[open_nodes[-1]] = BRACKETS.get(token, token)
+        else:
+            tree.add(open_nodes[-1], BRACKETS.get(token, token))
+        fresh = False
+    if open_nodes:
+        raise PeError(
+            f"{label} {_place(text, opened_at[-1])}: this '(' is never closed, {len(open_nodes)} are missing ')'"
+        )
+
+
+def read_conllu(text: str, label: str) -> Iterator[RawTree]:
+    """Sentences of CoNLL-U: one node a word; ranges as 1-2 and empty nodes as 8.1 are passed over."""
+    words: list[tuple[int, str, int]] = []  # line, form, head
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        line = line.rstrip("\r")
+        if not line.strip():
+            if words:
+                yield sentence(words, label)
+            words = []
+            continue
+        if line.startswith("#"):
+            continue
+        where = f"{label} line {number}"
+        columns = line.split("\t") if "\t" in line else line.split()
+        if len(columns) <= HEAD_COLUMN:
+            raise PeError(f"{where}: {len(columns)} columns, CoNLL-U has {CONLLU_COLUMNS}")
+        if _SKIPPED_ID.match(columns[0]):
+            continue
+        if not _WORD_ID.match(columns[0]) or int(columns[0][:9]) != len(words) + 1:
+            raise PeError(f"{where}: word id {columns[0][:20]!r}, expected {len(words) + 1}")
+        head = columns[HEAD_COLUMN]
+        if not head.isdecimal() or len(head) > 9:
+            raise PeError(f"{where}: head {head[:20]!r} of word {columns[0]} is not a number")
+        words.append((number, columns[1], int(head)))
+
+
+def read_heads(text: str, label: str) -> Iterator[RawTree]:
+    """Heads counted from 1, 0 for the root: a tree on each line, or one number a line and empty lines between trees."""
+    lines = [(number, line.replace(",", " ").split()) for number, line in enumerate(text.split("\n"), 1)]
+    lines = [(number, words) for number, words in lines if not (words and words[0].startswith("#"))]
+    down = all(len(words) <= 1 for _, words in lines)
+    group: list[tuple[int, str]] = []
+    for number, words in [*lines, (0, [])]:
+        if words and down:
+            group.append((number, words[0]))
+            continue
+        tree = group if down else [(number, word) for word in words]
+        group = []
+        if tree:
+            yield sentence([(at, "", _head(word, f"{label} line {at}")) for at, word in tree], label)
+
+
+def read_python(text: str, label: str) -> Iterator[RawTree]:
+    """The syntax tree of Python source, in preorder, without the contexts Load, Store and Del."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on escapes and the like in the source that is read
+            root = ast.parse(text)
+    except SyntaxError as trouble:
+        raise PeError(f"{label} line {trouble.lineno}, column {trouble.offset}: {trouble.msg}") from None
+    except (RecursionError, MemoryError, ValueError) as trouble:
+        raise PeError(f"{label} cannot be parsed as Python: {trouble or 'it is nested too deeply'}") from None
+    tree = RawTree()
+    waiting: list[tuple[ast.AST, int]] = [(root, -1)]
+    while waiting:
+        node, parent = waiting.pop()
+        place = tree.add(parent, type(node).__name__)
+        inner = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)]
+        waiting.extend((child, place) for child in reversed(inner))
+    yield tree
+
+
+def sentence(words: list[tuple[int, str, int]], label: str) -> RawTree:
+    """The tree of (line, form, head from 1); errors for heads that make none."""
+    roots = [(line, place) for place, (line, _, head) in enumerate(words, 1) if head == 0]
+    for place, (line, _, head) in enumerate(words, 1):
+        if head > len(words):
+            raise PeError(
+                f"{label} line {line}: head {head} of word {place}, the tree has {len(words)} words"
+            )
+        if head == place:
+            raise PeError(f"{label} line {line}: word {place} is its own head")
+    if len(roots) > 1:
+        line, place = roots[1]
+        raise PeError(
+            f"{label} line {line}: word {place} is a second root beside word {roots[0][1]}; a tree has one"
+        )
+    parents = np.array([head - 1 for _, _, head in words], dtype=np.int64)
+    stuck = cyclic_nodes(parents)
+    if stuck.size:
+        place = int(stuck[0])
+        raise PeError(
+            f"{label} line {words[place][0]}: the heads of word {place + 1} run in a circle, no root is reached"
+        )
+    return RawTree(parents.tolist(), [form for _, form, _ in words])
+
+
+def _head(word: str, where: str) -> int:
+    if not word.isdecimal() or len(word) > 9:
+        raise PeError(f"{where}: head {word[:20]!r} is not a number from 0 (the root) on")
+    return int(word)
+
+
+def _place(text: str, at: int) -> str:
+    return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"

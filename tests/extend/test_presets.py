@@ -1,0 +1,68 @@
+"""What a request comes to: settings of presets by kind of table, and contradictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pe_cli.errors import PeError
+from pe_cli.extend.find import Kind
+from pe_cli.extend.presets import Request, settle
+
+
+@pytest.mark.parametrize(
+    ("preset", "kind", "words"),
+    [
+        ("torch", "grid", "cubic (half, a = -0.75)"),
+        ("torch", "sequence", "linear (half)"),
+        ("beit", "window", "knots"),
+        ("beit", "grid", "cubic (half, a = -0.75)"),
+        ("timm", "grid", "cubic (half, antialias, a = -0.5)"),
+        ("dinov2", "grid", "cubic (half, a = -0.75, scale offset 0.1)"),
+    ],
+)
+def test_presets_by_kind(preset: str, kind: Kind, words: str) -> None:
+    sizes: dict[Kind, dict[str, Any]] = {"sequence": {"length": 9}, "window": {"window": (9, 9)}}
+    request = Request(preset=preset, **sizes.get(kind, {"grid": (9, 9)}))
+    assert settle(request, kind, 1, known=True).words == words
+
+
+@pytest.mark.parametrize(
+    ("preset", "request_", "words"),
+    [
+        ("timm", {"length": 9}, "is for --grid; for --len there are torch, long-clip, longformer"),
+        ("longformer", {"grid": (9, 9)}, "is for --len; for --grid there are timm,"),
+        ("dinov2", {"window": (9, 9)}, "is for --grid; for --window there are torch, swin, beit"),
+        ("swin", {"length": 9}, "is for --window and --grid"),
+    ],
+)
+def test_a_preset_is_for_the_tables_that_its_original_resizes(
+    preset: str, request_: dict[str, Any], words: str
+) -> None:
+    request = Request(preset=preset, **request_)
+    with pytest.raises(PeError, match=words):
+        settle(request, request.kind, 1, known=True)
+
+
+@pytest.mark.parametrize(("preset", "words"), [("timm", "cubic (half, a = -0.75)"), ("beit", "knots")])
+def test_window_tables_that_move_along_with_a_grid(preset: str, words: str) -> None:
+    """timm has no way of its own with them; BEiT has."""
+    assert settle(Request(grid=(9, 9), preset=preset), "window", 2, known=True).words == words
+    assert settle(Request(grid=(9, 9), preset=preset), "relative", 1, known=True).words == "linear (half)"
+
+
+def test_coordinates_of_a_preset_are_not_moved() -> None:
+    with pytest.raises(PeError, match="leave out --anchor"):
+        settle(Request(grid=(9, 9), preset="dinov2", anchor="ends"), "grid", 2, known=True)
+
+
+def test_rows_in_front_are_offset_and_prefix_together() -> None:
+    assert Request(grid=(9, 9)).front is None
+    assert Request(grid=(9, 9), prefix=1).front == 1
+    assert Request(grid=(9, 9), prefix=1, offset=2).front == 3
+
+
+def test_who_names_an_anchor_wants_interpolation() -> None:
+    assert not settle(Request(length=9), "sequence", 1, known=True).chosen
+    assert settle(Request(length=9, anchor="left"), "sequence", 1, known=True).chosen
