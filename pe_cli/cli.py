@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from pe_cli import __version__, process
 from pe_cli.catalogue import CATALOGUE, FAMILIES
-from pe_cli.errors import PeError, no_such, one_line
+from pe_cli.errors import PeError, no_such, one_line, option_name
 from pe_cli.process import DONE, INTERRUPTED, TROUBLE
 
 
@@ -220,7 +220,7 @@ def _interrupted() -> int:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, PeError):
-        return str(error)
+        return error.spelled(option_name)
     if isinstance(error, typer.TyperException):
         usage = getattr(error, "ctx", None)
         message = error.format_message().rstrip(".")

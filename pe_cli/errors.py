@@ -6,14 +6,32 @@ It is raised where the fact is known and printed in one place, `pe_cli.cli.main`
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 
 
 class PeError(ValueError):
     """Something the user can mend: what is wrong, where, and what would work, in one line.
 
-    A subclass of ValueError, so that callers of the Python API need not know it.
+    A subclass of ValueError, so that callers of the Python API need not know it. Where the sentence names a parameter
+    (see `parameter`), `str(error)` names it as Python does and `spelled` as the caller wants, so that the command line
+    speaks of `--original-len` where Python speaks of `original_len`.
     """
+
+    def __str__(self) -> str:
+        return self.spelled(lambda name: name)
+
+    def spelled(self, spell: Callable[[str], str]) -> str:
+        """The sentence with every parameter as `spell` writes it; nothing else in it is changed."""
+        return _PARAMETER.sub(lambda found: spell(found[1]), super().__str__())
+
+
+_PARAMETER = re.compile("\x1a([a-z][a-z0-9_]*)\x1a")
+
+
+def parameter(name: str) -> str:
+    """`name` as it stands in the sentence of a `PeError`: a parameter, to be spelled when the sentence is shown."""
+    return f"\x1a{name}\x1a"
 
 
 def no_such(kind: str, given: str, known: Iterable[str]) -> PeError:

@@ -272,7 +272,9 @@ def _part(values: Any, shard: str | None) -> Any:
 
 def in_options(error: PeError, encoding: Encoding, given: Mapping[str, Any]) -> PeError:
     """The same error for who typed options: parameters by their options, and the file where a function knows an array."""
-    text = str(error)
+    text = error.spelled(
+        lambda n: encoding.parameters[n].option if n in encoding.parameters else option_name(n)
+    )
     for n, p in encoding.parameters.items():
         if p.source not in derive.SUPPLIED:
             # A word with a _ is a parameter; one without may be any word, unless it begins the sentence before a number.

@@ -21,7 +21,7 @@ from pe_cli.encodings.distances import (
     require_room,
     signed,
 )
-from pe_cli.errors import PeError, option_name
+from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.numerics.kernels import geometric, rotation_blocks
 from pe_cli.numerics.randomness import in_turn, uniform_rows
@@ -42,7 +42,7 @@ def alibi_slopes(heads: int, *, bias_max: float = 8.0) -> NDArray[np.float64]:
     larger one, as in the authors' code, BLOOM, MPT and Falcon.
     """
     if bias_max <= 0:
-        raise PeError(f"{option_name('bias_max')} {bias_max:g}: the slopes fall from 1, so it is more than 0")
+        raise PeError(f"{parameter('bias_max')} {bias_max:g}: the slopes fall from 1, so it is more than 0")
 
     def of_power(n: int) -> list[float]:
         return [2.0 ** (-bias_max * h / n) for h in range(1, n + 1)]
@@ -281,7 +281,7 @@ def _fire_network(
     heads: int, width: int | None, seed: int | None, given: tuple[NDArray[Any] | None, ...]
 ) -> dict[str, NDArray[np.float64]]:
     names = ("hidden_weight", "hidden_bias", "output_weight", "output_bias")
-    options = [option_name(name) for name in names]
+    options = [parameter(name) for name in names]
     if all(array is None for array in given):
         width = FIRE_WIDTH if width is None else width
         if width < 1:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from pe_cli.errors import PeError, no_such, option_name
+from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.memory import require_memory
 from pe_cli.numerics.dtypes import round_to
 from pe_cli.signature import Choice
@@ -89,7 +89,7 @@ def check_heads(heads: int) -> int:
 
 def refuse(why: str, **given: Any) -> None:
     """An error where an option was given that has nothing to act on: nothing is accepted and ignored."""
-    named = [option_name(name) for name, value in given.items() if value is not None and value is not False]
+    named = [parameter(name) for name, value in given.items() if value is not None and value is not False]
     if named:
         raise PeError(f"{', '.join(named)}: {why}")
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, no_such, option_name
+from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.numerics.kernels import as_decimal, rotations
 from pe_cli.numerics.phases import PRECISE, TWO_PI
 from pe_cli.numerics.randomness import normal_rows
@@ -97,7 +97,7 @@ def fourier(
     for option, value in given.items():
         if value is not None and style not in OWN_OPTIONS[option]:
             raise PeError(
-                f"{option_name(option)} is for style {' and '.join(OWN_OPTIONS[option])}, not for {style}"
+                f"{parameter(option)} is for style {' and '.join(OWN_OPTIONS[option])}, not for {style}"
             )
     coordinates = _coordinates(positions, grid)
     if matrix is None:

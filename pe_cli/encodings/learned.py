@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.sinusoidal import sinusoidal
-from pe_cli.errors import PeError, no_such, option_name
+from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.numerics import randomness
 from pe_cli.signature import Choice, Positions
 
@@ -92,4 +92,4 @@ def learned(
 
 def _refuse(init: str, option: str, value: float | None, users: Any) -> None:
     if value is not None and init not in users:
-        raise PeError(f"{option_name(option)} is for init {', '.join(users)}, not for {init}")
+        raise PeError(f"{parameter(option)} is for init {', '.join(users)}, not for {init}")

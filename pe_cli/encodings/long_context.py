@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.distances import require_room
-from pe_cli.errors import PeError, no_such, option_name
+from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.numerics.randomness import distinct_integers, uniform_rows
 from pe_cli.signature import Tensors
 
@@ -27,12 +27,9 @@ def apply_scheme(scheme: str, length: int, options: Mapping[str, Any]) -> Tensor
         raise PeError(f"--len {length}: at least one token is needed")
     rule = SCHEMES[name]
     known = {n: p.default for n, p in inspect.signature(rule).parameters.items() if n != "length"}
-    unused = [option_name(n) for n in options if n not in known]
+    unused = [parameter(n) for n in options if n not in known]
     missing = [
-        option_name(n)
-        for n, default in known.items()
-        if default is inspect.Parameter.empty
-        if n not in options
+        parameter(n) for n, default in known.items() if default is inspect.Parameter.empty if n not in options
     ]
     if unused:
         raise PeError(f"--scheme {scheme} does not use {', '.join(unused)}")
@@ -49,7 +46,7 @@ def apply_scheme(scheme: str, length: int, options: Mapping[str, Any]) -> Tensor
     }
     for option, value in options.items():
         if option in lowest and value < lowest[option]:
-            raise PeError(f"{option_name(option)} {value}: it must be at least {lowest[option]}")
+            raise PeError(f"{parameter(option)} {value}: it must be at least {lowest[option]}")
     return rule(length, **options)
 
 

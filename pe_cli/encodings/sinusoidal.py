@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pe_cli.encodings import sinusoidal_grid
 from pe_cli.encodings.sinusoidal_grid import GRID_STYLES
 from pe_cli.encodings.waves import Columns, Order, Recipe, frequencies, write_waves
-from pe_cli.errors import PeError, no_such, option_name
+from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.numerics.dtypes import numpy_dtype
 from pe_cli.signature import Choice, Compute, DTypeName, Floats, Grid, Positions, Tensors, require_named
 
@@ -138,7 +138,7 @@ def sinusoidal(
     ):
         if value is not None:
             raise PeError(
-                f"{option_name(option)} is for the styles of a grid ({', '.join(GRID_STYLES)}), not for {name}"
+                f"{parameter(option)} is for the styles of a grid ({', '.join(GRID_STYLES)}), not for {name}"
             )
     return _line(positions, dim, STYLES[name], base, padding_idx, compute, dtype)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, Literal, TypeAlias
 
-from pe_cli.errors import PeError, option_name
+from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.kernels import TWO_PI, geometric
 
 Decimals: TypeAlias = tuple[Decimal, ...]
@@ -269,7 +269,7 @@ IN_BANDS = frozenset({"ntk-by-parts", "yarn", "llama3"})  # fast pairs kept, slo
 
 def option(name: str) -> str:
     """`original_len` as it is typed: `--original-len`; `truncate` is typed to turn it off."""
-    return option_name("no_truncate" if name == "truncate" else name)
+    return parameter("no_truncate" if name == "truncate" else name)
 
 
 def _ntk_base(spectrum: Spectrum, stretch: Decimal) -> Decimal:

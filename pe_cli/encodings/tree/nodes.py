@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.tree.pairs import PAIRS, pair_table, wang_edge, wang_path
-from pe_cli.errors import PeError, counted, option_name
+from pe_cli.errors import PeError, counted, parameter
 from pe_cli.memory import require_memory
 from pe_cli.signature import Floats, Tensors, require_named
 from pe_cli.structures import Forest, ForestLike, as_forest
@@ -174,7 +174,7 @@ def _check_options(
         "unrelated": None if unrelated == UNRELATED else unrelated,
     }
     for name, value in given.items():
-        option = option_name(name)
+        option = parameter(name)
         if value is not None and scheme not in OPTIONS[name]:
             raise PeError(f"{option} goes with --scheme {' or '.join(OPTIONS[name])}, not with {scheme}")
         if (
