@@ -1,6 +1,6 @@
 """Why two tables differ: the change, or the two changes, that make them agree.
 
-Two searches. One changes the first table by moves (`moves.py`), a scale and a rounding until it is the second,
+Two searches. One changes the first table by moves (`arrangement.py`), a scale and a rounding until it is the second,
 to the last bit that the narrower type holds. The other identifies both tables and compares what they are: base,
 scaling, positions. Nothing is named that does not make the tables agree.
 """
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.diff.moves import MOVES, Change, other_sections, sign
-from pe_cli.diff.spectrum import spectral_causes
+from pe_cli.diff.arrangement import MOVES, Rearranged, other_sections, sign
+from pe_cli.diff.parameters import spectral_causes
 from pe_cli.inspect import Identified, identify
 from pe_cli.inspect.laws import roundest
 from pe_cli.inspect.precision import Precision, stored_precision
@@ -170,12 +170,12 @@ def _one_move(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> Ex
     """The best explanation by a scale, a rounding and at most one move."""
     direct = _agree(a, b, precisions)
     if direct is not None:
-        return _told([], direct, a, b)
+        return _explanation_of([], direct, a, b)
     best = Explanation()
     for change in _next(a, b):
         agreed = _agree(change.a, change.b, precisions, change.solved)
         if agreed is not None:
-            best = min((best, _told([change], agreed, a, b)), key=_cost)
+            best = min((best, _explanation_of([change], agreed, a, b)), key=_cost)
     return best
 
 
@@ -207,7 +207,7 @@ def _search(
                 continue
             agreed = _agree(second.a, second.b, precisions, second.solved)
             if agreed is not None:
-                best = min((best, _told([first, second], agreed, a, b)), key=_cost)
+                best = min((best, _explanation_of([first, second], agreed, a, b)), key=_cost)
                 if _cost(best) <= 2:
                     return best
     return best
@@ -224,7 +224,7 @@ def _same_numbers(a: Array, b: Array) -> bool:
     return bool(np.allclose(top[0], top[1], rtol=0.01))
 
 
-def _next(a: Array, b: Array, only: set[str] | None = None) -> Iterator[Change]:
+def _next(a: Array, b: Array, only: set[str] | None = None) -> Iterator[Rearranged]:
     for move, cause in MOVES.items():
         if only is None or cause in only:
             yield from move(a, b)
@@ -316,7 +316,7 @@ def _scale(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> float
     return None
 
 
-def _told(chain: list[Change], agreed: list[Cause], a: Array, b: Array) -> Explanation:
+def _explanation_of(chain: list[Rearranged], agreed: list[Cause], a: Array, b: Array) -> Explanation:
     causes = []
     for change in chain:
         left = _apart(change.a, change.b) if change.a.shape == change.b.shape else None
@@ -362,8 +362,8 @@ def _after_a_move(a: Array, b: Array, names: tuple[str | None, str | None]) -> E
     return None
 
 
-def _next_alone(table: Array, other: Array) -> Iterator[Change]:
+def _next_alone(table: Array, other: Array) -> Iterator[Rearranged]:
     """Moves of one table that hide what it is."""
     if table.ndim == 2 and min(table.shape) > 1:
-        yield Change("transpose", {}, np.ascontiguousarray(table.T), other)
+        yield Rearranged("transpose", {}, np.ascontiguousarray(table.T), other)
     yield from sign(table, np.empty((0, table.shape[-1])))

@@ -13,8 +13,8 @@ from pe_cli.render.console import can_print, console, spell
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pe_cli.diff.compare import Difference, Report
     from pe_cli.diff.metrics import Metrics
-    from pe_cli.diff.report import Difference, Report
 
 LEVELS = "▁▂▃▄▅▆▇█"
 ASCII_LEVELS = "._-=+*#@"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pe_cli.diff.arrangement import MOVES
 from pe_cli.diff.explain import explain
 from pe_cli.diff.metrics import Metrics, Tolerance, compare
-from pe_cli.diff.moves import MOVES
 from pe_cli.encodings.rope.rotary import rope
 from pe_cli.encodings.sinusoidal import sinusoidal
 from pe_cli.files.sources import open_source

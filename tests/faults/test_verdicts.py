@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_cli.diff.report import WHOLE
+from pe_cli.diff.compare import WHOLE
 
 ROWS, WIDTH = WHOLE // 64 + 3000, 64  # more than is looked at whole
 

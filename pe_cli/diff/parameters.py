@@ -26,18 +26,18 @@ SCALING_PARTS = (
     "partial",
     "factors",
 )
-Told = tuple[str, dict[str, Any], float | None]
+FoundCause = tuple[str, dict[str, Any], float | None]
 
 
 @dataclass
-class Found:
-    causes: list[Told] = field(default_factory=list)
+class ParameterChanges:
+    causes: list[FoundCause] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     parting: dict[str, float] | None = None
 
 
 @dataclass
-class State:
+class RotationState:
     """What a rotation is made of; taking over the parts of the other table one by one shows what each explains."""
 
     columns: str
@@ -48,17 +48,17 @@ class State:
     frequencies: NDArray[np.float64]
 
     @classmethod
-    def of(cls, reading: Reading) -> State:
+    def of(cls, reading: Reading) -> RotationState:
         solved = reading.solved
         frequencies = np.array([float(w) for w in solved.frequencies])
         return cls(reading.columns, reading.order, solved.start, solved.stride, solved.amplitude, frequencies)
 
 
-def spectral_causes(a: Identified, b: Identified) -> Found:
+def spectral_causes(a: Identified, b: Identified) -> ParameterChanges:
     """The parameters in which two identified tables differ, each with what is left after it."""
     if a.reading is None or b.reading is None:
         return _by_facts(a, b)
-    found = Found()
+    found = ParameterChanges()
     first, second = _with_factor(a.reading), _with_factor(b.reading)
     skip_a, skip_b = _written_over(first, second)
     rows = min(len(first.z) - skip_a, len(second.z) - skip_b)
@@ -68,7 +68,7 @@ def spectral_causes(a: Identified, b: Identified) -> Found:
     first, second = _from_row(first, skip_a), _from_row(second, skip_b)
     target = second.z[:rows, :pairs]
     places = _places(first, rows)
-    state, other = State.of(first), State.of(second)
+    state, other = RotationState.of(first), RotationState.of(second)
     coarse = max(first.precision, second.precision, key=lambda p: p.unit)
 
     def note(cause: str, facts: dict[str, Any]) -> None:
@@ -129,7 +129,7 @@ def spectral_causes(a: Identified, b: Identified) -> Found:
     return found
 
 
-def _mirrored(a: State, b: State) -> bool:
+def _mirrored(a: RotationState, b: RotationState) -> bool:
     """Every position negative in one of them: its sines have the other sign. (Rows that fall from a positive
     position to a lower one are in another order.)"""
     falling = a.stride if a.stride < 0 else b.stride
@@ -191,7 +191,7 @@ def _own_magnitude(reading: Reading) -> float:
     return rope_frequencies(2 * len(reading.solved.frequencies), law.base, law.scaling, **law.parameters)[1]
 
 
-def _left(state: State, places: NDArray[np.float64], target: NDArray[np.complex128]) -> float:
+def _left(state: RotationState, places: NDArray[np.float64], target: NDArray[np.complex128]) -> float:
     """The largest difference between the second table and one made with what has been taken over so far."""
     z = rotations(places, state.frequencies, amplitude=state.amplitude)
     parts = np.concatenate([np.abs(z.real - target.real), np.abs(z.imag - target.imag)])
@@ -282,14 +282,14 @@ def _base_change(a: float, b: float, pairs: int) -> tuple[str, dict[str, Any]]:
 
 
 def _last_bits(
-    found: Found,
+    found: ParameterChanges,
     first: Reading,
     second: Reading,
     target: NDArray[np.complex128],
     rows: int,
     pairs: int,
     places: NDArray[np.float64],
-    state: State,
+    state: RotationState,
 ) -> None:
     """What is left once all parameters agree: rounding to another type, angles in float32."""
     changed = any(cause not in ("layout", "swap-sin-cos", "padding-row") for cause, _, _ in found.causes)
@@ -333,9 +333,9 @@ def _parting(first: Reading, second: Reading, rows: int, pairs: int) -> dict[str
     return {"row": row, "position": tidy(float(first.solved.positions[row])), "pair": pair}
 
 
-def _by_facts(a: Identified, b: Identified) -> Found:
+def _by_facts(a: Identified, b: Identified) -> ParameterChanges:
     """Tables over grids and others that are not kept as rotations: compared by name of parameter."""
-    found = Found()
+    found = ParameterChanges()
     unsolved = any(known.facts.get("scaling") == "longrope" and "base" not in known.facts for known in (a, b))
     if a.encoding != b.encoding or a.encoding == "learned" or unsolved:
         return found

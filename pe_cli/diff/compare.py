@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli.diff.explain import Cause, Explanation, explain
 from pe_cli.diff.metrics import Comparison, Metrics, Spare, Tolerance, compare, squeezed
-from pe_cli.diff.spectrum import spectral_causes
+from pe_cli.diff.parameters import spectral_causes
 from pe_cli.errors import PeError
 from pe_cli.files import TensorSpec, check_memory
 from pe_cli.files.sources import Source

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass
-class Change:
+class Rearranged:
     """A named change and what both tables are once it is undone."""
 
     cause: str
@@ -34,17 +34,17 @@ class Change:
 
 MOST_PAIRED = 4096  # rows that are compared each with each
 
-Move = Callable[[Array, Array], Iterator[Change]]
+Move = Callable[[Array, Array], Iterator[Rearranged]]
 
 
-def transpose(a: Array, b: Array) -> Iterator[Change]:
+def transpose(a: Array, b: Array) -> Iterator[Rearranged]:
     if a.ndim != 2 or b.ndim != 2 or min(a.shape) < 2:
         return
     turned = a.shape[::-1]
     if turned == b.shape or (a.shape != b.shape and (turned[0] == b.shape[0] or turned[1] == b.shape[1])):
-        yield Change("transpose", {}, np.ascontiguousarray(a.T), b)
+        yield Rearranged("transpose", {}, np.ascontiguousarray(a.T), b)
         if 1 not in b.shape:
-            yield Change("transpose", {}, a, np.ascontiguousarray(b.T))
+            yield Rearranged("transpose", {}, a, np.ascontiguousarray(b.T))
 
 
 def _alternate(width: int) -> NDArray[np.intp]:
@@ -59,47 +59,47 @@ def _gather(width: int) -> NDArray[np.intp]:
     return columns
 
 
-def layout(a: Array, b: Array) -> Iterator[Change]:
+def layout(a: Array, b: Array) -> Iterator[Rearranged]:
     """Columns in two halves or in turn; values repeated by halves, side by side, or not at all."""
     if a.ndim != 2 or b.ndim != 2:
         return
     width = a.shape[1]
     if a.shape[1] == b.shape[1] and width % 2 == 0 and width > 2:
-        yield Change("layout", {"a": "halves", "b": "interleaved"}, a[:, _alternate(width)], b)
-        yield Change("layout", {"a": "interleaved", "b": "halves"}, a[:, _gather(width)], b)
+        yield Rearranged("layout", {"a": "halves", "b": "interleaved"}, a[:, _alternate(width)], b)
+        yield Rearranged("layout", {"a": "interleaved", "b": "halves"}, a[:, _gather(width)], b)
         if width % 4 == 0:
             quarter = width // 4
             blocks = np.arange(width).reshape(4, quarter)
-            yield Change(
+            yield Rearranged(
                 "layout",
                 {"a": "sin|sin|cos|cos", "b": "sin|cos|sin|cos"},
                 a[:, blocks[[0, 2, 1, 3]].reshape(-1)],
                 b,
             )
     if b.shape[1] == 2 * width:
-        yield Change("layout", {"a": "split", "b": "half"}, np.concatenate([a, a], axis=1), b)
-        yield Change("layout", {"a": "split", "b": "adjacent"}, np.repeat(a, 2, axis=1), b)
+        yield Rearranged("layout", {"a": "split", "b": "half"}, np.concatenate([a, a], axis=1), b)
+        yield Rearranged("layout", {"a": "split", "b": "adjacent"}, np.repeat(a, 2, axis=1), b)
     if width == 2 * b.shape[1]:
-        yield Change("layout", {"a": "half", "b": "split"}, a[:, : width // 2], b)
-        yield Change("layout", {"a": "adjacent", "b": "split"}, a[:, ::2], b)
+        yield Rearranged("layout", {"a": "half", "b": "split"}, a[:, : width // 2], b)
+        yield Rearranged("layout", {"a": "adjacent", "b": "split"}, a[:, ::2], b)
 
 
-def swap(a: Array, b: Array) -> Iterator[Change]:
+def swap(a: Array, b: Array) -> Iterator[Rearranged]:
     if a.ndim != 2 or a.shape[1] != b.shape[1] or a.shape[1] % 2:
         return
     width = a.shape[1]
     columns = np.arange(width)
-    yield Change("swap-sin-cos", {"columns": "halves"}, a[:, np.roll(columns, width // 2)], b)
-    yield Change("swap-sin-cos", {"columns": "interleaved"}, a[:, columns ^ 1], b)
+    yield Rearranged("swap-sin-cos", {"columns": "halves"}, a[:, np.roll(columns, width // 2)], b)
+    yield Rearranged("swap-sin-cos", {"columns": "interleaved"}, a[:, columns ^ 1], b)
     if width % 4 == 0:
         blocks = columns.reshape(4, width // 4)[[1, 0, 3, 2]].reshape(-1)
-        yield Change("swap-sin-cos", {"columns": "quarters"}, a[:, blocks], b)
+        yield Rearranged("swap-sin-cos", {"columns": "quarters"}, a[:, blocks], b)
 
 
-def sign(a: Array, b: Array) -> Iterator[Change]:
+def sign(a: Array, b: Array) -> Iterator[Rearranged]:
     if a.ndim == 0 or a.shape[-1] != b.shape[-1]:
         return
-    yield Change("sign", {"of": "all"}, -a, b)
+    yield Rearranged("sign", {"of": "all"}, -a, b)
     width = a.shape[-1]
     if a.ndim != 2 or width < 2:
         return
@@ -114,10 +114,10 @@ def sign(a: Array, b: Array) -> Iterator[Change]:
         groups["first and third quarter of the columns"] = column * 4 // width % 2 == 0
         groups["second and fourth quarter of the columns"] = column * 4 // width % 2 == 1
     for name, chosen in groups.items():
-        yield Change("sign", {"of": name}, np.where(chosen, -a, a), b)
+        yield Rearranged("sign", {"of": name}, np.where(chosen, -a, a), b)
 
 
-def offset(a: Array, b: Array) -> Iterator[Change]:
+def offset(a: Array, b: Array) -> Iterator[Rearranged]:
     """Row r of one is row r + k of the other."""
     if a.ndim != 2 or a.shape[1] != b.shape[1] or min(len(a), len(b)) < 2:
         return
@@ -126,7 +126,7 @@ def offset(a: Array, b: Array) -> Iterator[Change]:
     more = len(a) - len(b)
     if more:
         parts = (a[more:], b, (more, 0)) if more > 0 else (a, b[-more:], (0, -more))
-        yield Change("offset", {"rows": more}, *parts)
+        yield Rearranged("offset", {"rows": more}, *parts)
     for rows, other, direction in ((a, b, 1), (b, a, -1)):
         target = other[0]
         if not np.any(target):
@@ -139,7 +139,7 @@ def offset(a: Array, b: Array) -> Iterator[Change]:
             here, there = rows[k : k + shared], other[:shared]
             first, second = (here, there) if direction == 1 else (there, here)
             begin = (int(k), 0) if direction == 1 else (0, int(k))
-            yield Change("offset", {"rows": direction * int(k)}, first, second, begin)
+            yield Rearranged("offset", {"rows": direction * int(k)}, first, second, begin)
 
 
 def _same_rows(table: Array) -> bool:
@@ -154,15 +154,15 @@ def _distance(rows: Array, target: Array) -> Array:
     return np.asarray(np.nan_to_num(1 - cosine, nan=2.0))
 
 
-def shorter(a: Array, b: Array) -> Iterator[Change]:
+def shorter(a: Array, b: Array) -> Iterator[Rearranged]:
     """One is the beginning of the other."""
     if a.ndim == 2 and b.ndim == 2 and a.shape[1] == b.shape[1] and len(a) != len(b):
         rows = min(len(a), len(b))
         if rows >= 1:
-            yield Change("offset", {"rows": 0, "rows_a": len(a), "rows_b": len(b)}, a[:rows], b[:rows])
+            yield Rearranged("offset", {"rows": 0, "rows_a": len(a), "rows_b": len(b)}, a[:rows], b[:rows])
 
 
-def padding_row(a: Array, b: Array) -> Iterator[Change]:
+def padding_row(a: Array, b: Array) -> Iterator[Rearranged]:
     """Rows of zeros in one table only, put between its rows or written over them; or special rows in front."""
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         return
@@ -174,14 +174,14 @@ def padding_row(a: Array, b: Array) -> Iterator[Change]:
     if len(a) == len(b):
         kept = ~(zero_a | zero_b)
         if kept.sum() >= 2:
-            yield Change("padding-row", facts | {"written_over": True}, a[kept], b[kept])
+            yield Rearranged("padding-row", facts | {"written_over": True}, a[kept], b[kept])
     left, right = a[~zero_a], b[~zero_b]
     shared = min(len(left), len(right))
     if shared >= 2:
-        yield Change("padding-row", facts | {"written_over": False}, left[:shared], right[:shared])
+        yield Rearranged("padding-row", facts | {"written_over": False}, left[:shared], right[:shared])
 
 
-def permutation(a: Array, b: Array) -> Iterator[Change]:
+def permutation(a: Array, b: Array) -> Iterator[Rearranged]:
     """The same rows or the same columns in another order."""
     if a.shape != b.shape or a.ndim != 2:
         return
@@ -192,7 +192,7 @@ def permutation(a: Array, b: Array) -> Iterator[Change]:
         if order is not None and not np.array_equal(order, np.arange(len(order))):
             moved = int((order != np.arange(len(order))).sum())
             facts = {"of": name, "moved": moved, "order": [int(i) for i in order[:64]]}
-            yield Change("permutation", facts, a[order] if axis == 0 else a[:, order], b)
+            yield Rearranged("permutation", facts, a[order] if axis == 0 else a[:, order], b)
 
 
 def _matching(a: Array, b: Array) -> NDArray[np.intp] | None:
@@ -220,7 +220,7 @@ def _matching(a: Array, b: Array) -> NDArray[np.intp] | None:
     return order
 
 
-def eigenvectors(a: Array, b: Array) -> Iterator[Change]:
+def eigenvectors(a: Array, b: Array) -> Iterator[Rearranged]:
     """Columns of opposite sign, and columns turned within spaces of equal eigenvalue."""
     if a.shape != b.shape or a.ndim != 2 or a.shape[1] < 1 or len(a) < 2:
         return
@@ -233,7 +233,7 @@ def eigenvectors(a: Array, b: Array) -> Iterator[Change]:
     flipped = np.flatnonzero(direction < 0)
     if len(flipped) and np.all(direction != 0):
         facts: dict[str, Any] = {"columns": [int(c) for c in flipped]}
-        yield Change("eigenvector-sign", facts, a * direction, b, solved=orthogonal)
+        yield Rearranged("eigenvector-sign", facts, a * direction, b, solved=orthogonal)
     if not orthogonal or a.shape[1] == len(a):
         return
     turn = (a / scale_a).T @ (b / scale_b)
@@ -244,7 +244,7 @@ def eigenvectors(a: Array, b: Array) -> Iterator[Change]:
             clean[first:last, first:last] = turn[first:last, first:last]
         named = [[int(c) for c in range(first, last)] for first, last in spaces if last - first > 1]
         facts = {"columns": [int(c) for c in flipped], "eigenspaces": named}
-        yield Change("eigenvector-sign", facts, (a / scale_a) @ clean * scale_b, b, solved=True)
+        yield Rearranged("eigenvector-sign", facts, (a / scale_a) @ clean * scale_b, b, solved=True)
 
 
 def _blocks(joined: NDArray[np.bool_]) -> list[tuple[int, int]]:
