@@ -13,7 +13,7 @@ from typing import Any
 from pe_cli.catalogue import CATALOGUE, load
 from pe_cli.errors import PeError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 BESIDES = {
     "Forest": "pe_cli.structures",
     "Graph": "pe_cli.structures",

@@ -1,64 +1,62 @@
-"""`pe` against tables that other people's code made (transformers, timm, diffusers, PyG, …).
+"""`pe` against right answers that were made without it: transformers, timm, diffusers, PyG, forward passes, definitions.
 
-`golden/cases.json` holds argument lists, input files and the tensors expected in the file that is written,
-`golden/arrays.npz` their values. A tolerance is `atol` + `rtol`·|want| + `per_position`·|position|: the reference
-tables were computed in float32, whose error grows with the position.
+Each folder under `golden/` holds cases of one kind; `support/golden.py` says what a case is.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from functools import cache
 from pathlib import Path
-from typing import Any
 
+import golden
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 from pe_cli.cli import run
 
 FOLDER = Path(__file__).parent / "golden"
-CASES = json.loads((FOLDER / "cases.json").read_text())
+CASES = [
+    pytest.param(path.parent, case, id=f"{path.parent.name}-{case['id']}")
+    for path in sorted(FOLDER.rglob("cases.json"))
+    for case in json.loads(path.read_text(encoding="utf-8"))
+]
 
 
-@pytest.fixture(scope="module")
-def arrays() -> dict[str, np.ndarray]:
-    with np.load(FOLDER / "arrays.npz") as stored:
+@cache
+def arrays_of(folder: Path) -> dict[str, np.ndarray]:
+    with np.load(folder / "arrays.npz") as stored:
         return dict(stored)
 
 
-def lay_out(inputs: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path) -> None:
-    for name, value in inputs.items():
-        if "array" in value:
-            np.save(folder / name, arrays[value["array"]])
-        else:
-            (folder / name).write_text(value.get("text") or json.dumps(value["json"]))
-
-
-def limit(tolerance: dict[str, Any], want: np.ndarray) -> np.ndarray:
-    allowed = tolerance.get("atol", 0) + tolerance.get("rtol", 0) * np.abs(want)
-    if "per_position" in tolerance:
-        positions = np.abs(np.array(tolerance["positions"], float)).reshape(-1, *[1] * (want.ndim - 1))
-        allowed = allowed + tolerance["per_position"] * positions
-    return allowed
-
-
-@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
-def test_golden(case: dict[str, Any], arrays: dict[str, np.ndarray], tmp_path: Path, capfd: Any) -> None:
-    lay_out(case["inputs"], arrays, tmp_path)
-    places = {"{in}": str(tmp_path), "{out}": str(tmp_path / "out")}
-    argv = case["argv"]
-    for mark, path in places.items():
-        argv = [word.replace(mark, path) for word in argv]
-    assert run(argv) == 0, capfd.readouterr().err
-    written = load_file(tmp_path / "out.safetensors")
-    for expected in case["expect"]:
-        got = written[expected["tensor"] or next(iter(written))]
-        want = arrays[expected["array"]]
-        got = got.reshape(want.shape) if got.size == want.size else got
-        assert got.shape == want.shape
-        if expected["tolerance"].get("exact"):
-            np.testing.assert_array_equal(got.astype(np.int64), want.astype(np.int64))
-        else:
-            want = want.astype(np.float64)
-            assert (np.abs(got.astype(np.float64) - want) <= limit(expected["tolerance"], want)).all()
+@pytest.mark.parametrize(("folder", "case"), CASES)
+def test_golden(
+    folder: Path,
+    case: golden.Case,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arrays = arrays_of(folder)
+    golden.lay_out(case, arrays, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    if "shell" in case:
+        programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-c", golden.filled(case["shell"], tmp_path)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PATH": programs},
+            timeout=120,
+            check=False,
+        )
+        code, out, err = done.returncode, done.stdout, done.stderr
+    else:
+        code = run([golden.filled(word, tmp_path) for word in case["argv"]])
+        out, err = capfd.readouterr()
+    golden.check(case, arrays, tmp_path, code, out, err)
