@@ -225,7 +225,7 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "position-ids": Entry(
         "sparse",
-        "sparse:position_ids",
+        "position_ids:position_ids",
         "position numbers of long-context schemes",
         "--scheme self-extend --len 4096 --window 1024 --group 8 -o ids.safetensors",
     ),

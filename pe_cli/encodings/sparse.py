@@ -1,29 +1,27 @@
-"""Encodings of long sequences: factorised tables and patterns, and which position number a token gets."""
+"""Encodings of long sequences: factorised tables and patterns of attention."""
 
 from __future__ import annotations
 
 import math
 import operator
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.distances import refuse, require_room
-from pe_cli.encodings.long_context import ALIASES, SCHEMES, apply_scheme
 from pe_cli.errors import PeError
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.numerics.kernels import geometric, rotations
 from pe_cli.numerics.randomness import LARGEST_STD, in_turn, normal_rows
 from pe_cli.positions import spell
-from pe_cli.signature import Choice, DTypeName, Ints, Positions, Tensors, require_named
+from pe_cli.signature import DTypeName, Ints, Positions, Tensors, require_named
 
 Combine: TypeAlias = Literal["concat", "sum"]
 Init: TypeAlias = Literal["normal", "sinusoidal"]
 Pattern: TypeAlias = Literal["strided", "fixed"]
 Variant: TypeAlias = Literal["paper", "code"]
-Fill: TypeAlias = Literal["left", "nearest", "none"]
 
 LONGEST_ROW = 1 << 31
 
@@ -205,82 +203,6 @@ def _fixed(length: int, stride: int, summary: int) -> NDArray[np.bool_]:
         seen[1, :, start + stride - summary : start + stride] = True
     seen[1] &= past
     return seen
-
-
-def position_ids(
-    length: int,
-    *,
-    scheme: Annotated[str, Choice(tuple(SCHEMES), ALIASES)],
-    stride: int | None = None,
-    start: int | None = None,
-    anchors: Ints | None = None,
-    fill: Fill | None = None,
-    sinks: int | None = None,
-    window: int | None = None,
-    max_position: int | None = None,
-    max_distance: int | None = None,
-    group: int | None = None,
-    pairs: bool = False,
-    seed: int | None = None,
-) -> Tensors:
-    """Position numbers of long-context schemes: integers, with which any table can be indexed.
-
-    All are int64 (length,). With --pairs (always for lm-infinite) there are `distances` (length, length) too,
-    query minus key as attention sees it, -1 where the query does not see the key.
-
-    \b
-    stride, anchors  Only some positions have a row, the others take the one
-                     to the left, the nearest or none (-1).
-    sinks            StreamingLLM: the tokens `kept` in the cache, and as
-                     `position_ids` their rank there.
-    randomised       Sorted draws below --max-position.
-    pose             Two runs with a random gap, below --max-position.
-    self-extend      `neighbor_ids` within the window, `group_query_ids`
-                     and `group_key_ids` beyond it.
-    dual-chunk       `key_ids`, and a query's `intra_ids`, `successive_ids`
-                     and `inter_ids` for keys of the same, the previous and
-                     farther chunks.
-    lm-infinite      Sinks and a window; distances stop at a limit.
-
-    Extrapolates: this is what they are for: a model sees no position or distance that it was not trained on.
-
-    Source: Xiao et al. 2024, arXiv 2309.17453; Ruoss et al. 2023, arXiv 2305.16843; Zhu et al. 2024, arXiv
-    2309.10400; Jin et al. 2024, arXiv 2401.01325; An et al. 2024, arXiv 2402.17463; Han et al. 2024, arXiv 2308.16137.
-
-    Parameters
-    ----------
-    length : number of tokens
-    scheme : which rule; an option that the rule does not use is an error
-    stride : stride: distance between two positions that have a row
-    start : stride: the first position that has a row (0)
-    anchors : anchors: the positions that have a row
-    fill : stride, anchors: what the other tokens get (left; none is -1)
-    sinks : sinks, lm-infinite: tokens at the start that are always kept
-    window : sinks, self-extend, lm-infinite: how many recent tokens are kept as they are
-    max_position : randomised, pose: positions stay below it; dual-chunk: length of the pre-training
-    max_distance : lm-infinite: the distance at which counting stops
-    group : self-extend: how many far tokens share a position
-    pairs : self-extend, dual-chunk: write the distances of all pairs too
-    seed : randomised, pose: of the draws (0)
-    """
-    if fill is not None:
-        require_named(Fill, fill=fill)
-    given = {
-        "stride": stride,
-        "start": start,
-        "anchors": anchors,
-        "fill": fill,
-        "sinks": sinks,
-        "window": window,
-        "max_position": max_position,
-        "max_distance": max_distance,
-        "group": group,
-        "pairs": pairs or None,
-        "seed": seed,
-    }
-    if length > 0:
-        require_room((4, length), np.int64)
-    return apply_scheme(scheme, length, {name: value for name, value in given.items() if value is not None})
 
 
 def _outside(where: NDArray[Any], size: int) -> int:

@@ -8,8 +8,9 @@ from pe_cli.encodings.biases import alibi, fire, kerple
 from pe_cli.encodings.contextual import cope, fox, global_tokens
 from pe_cli.encodings.distances import head_table, over_distances
 from pe_cli.encodings.mixed import deberta, tupe
+from pe_cli.encodings.position_ids import position_ids
 from pe_cli.encodings.relative import shaw, transformer_xl
-from pe_cli.encodings.sparse import axial, position_ids, sparse_transformer
+from pe_cli.encodings.sparse import axial, sparse_transformer
 from pe_cli.encodings.windows import swin
 from pe_cli.errors import PeError
 
