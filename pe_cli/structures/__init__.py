@@ -2,7 +2,7 @@
 
 from pe_cli.structures.graph import Graph
 from pe_cli.structures.read import ForestLike, GraphLike, as_forest, as_graph, read_forest, read_graph
-from pe_cli.structures.tree import Forest
+from pe_cli.structures.trees import Forest
 
 __all__ = [
     "Forest",

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.memory import require_memory
 
 Parallel: TypeAlias = Literal["sum", "first"]
@@ -20,7 +20,7 @@ Parallel: TypeAlias = Literal["sum", "first"]
 THREADS = "OPENBLAS_NUM_THREADS"  # read by the library when it is loaded
 
 
-class Rows(NamedTuple):
+class SparseRows(NamedTuple):
     """A sparse matrix by rows (CSR): row i holds columns[starts[i]:starts[i + 1]], ascending."""
 
     starts: NDArray[np.int64]
@@ -55,19 +55,19 @@ class Rows(NamedTuple):
         parts = (self.values, self.columns.astype(index), self.starts.astype(index))
         return sparse.csr_array(parts, shape=(self.size, self.size))
 
-    def without_loops(self) -> Rows:
+    def without_loops(self) -> SparseRows:
         return self.only(self.row_numbers() != self.columns)
 
-    def only(self, keep: NDArray[np.bool_]) -> Rows:
+    def only(self, keep: NDArray[np.bool_]) -> SparseRows:
         """Those of the stored values that are to be kept."""
         return _rows(self.size, self.row_numbers()[keep], self.columns[keep], self.values[keep])
 
-    def block(self, nodes: NDArray[np.int64], place: NDArray[np.int64]) -> Rows:
+    def block(self, nodes: NDArray[np.int64], place: NDArray[np.int64]) -> SparseRows:
         """The rows of a component's nodes; `place` (n,) is the place of each node in its component."""
         lengths = self.starts[nodes + 1] - self.starts[nodes]
         starts = np.concatenate([[0], np.cumsum(lengths)])
         where = np.repeat(self.starts[nodes] - starts[:-1], lengths) + np.arange(starts[-1])
-        return Rows(starts, place[self.columns[where]], self.values[where])
+        return SparseRows(starts, place[self.columns[where]], self.values[where])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,17 +113,17 @@ class Graph:
         return int(self.edges.shape[1])
 
     @cached_property
-    def arcs(self) -> Rows:
+    def arcs(self) -> SparseRows:
         """The weight of the edges from i to j as they are written, whether direction counts or not."""
         return self._undirected if self.mirrored else self._written
 
     @cached_property
-    def _written(self) -> Rows:
+    def _written(self) -> SparseRows:
         source, target = self.edges
         return self._joined(source, target, self._values())
 
     @cached_property
-    def _reversed(self) -> Rows:
+    def _reversed(self) -> SparseRows:
         """The transpose of the edges as they are written."""
         written = self._written
         order = np.argsort(written.columns, kind="stable")
@@ -144,7 +144,7 @@ class Graph:
         return not self.directed and self._twice
 
     @cached_property
-    def adjacency(self) -> Rows:
+    def adjacency(self) -> SparseRows:
         """A_ij, the weight between i and j, symmetric where the graph is undirected.
 
         A loop counts once, and so does an edge that is written in both directions, if all are; where its two weights
@@ -153,7 +153,7 @@ class Graph:
         return self.arcs if self.directed else self._undirected
 
     @cached_property
-    def _undirected(self) -> Rows:
+    def _undirected(self) -> SparseRows:
         if self.parallel == "sum" and self._twice:
             return self._mean
         source, target = self.edges.min(axis=0), self.edges.max(axis=0)
@@ -163,7 +163,7 @@ class Graph:
         return coalesced(self.num_nodes, *both, np.concatenate([half.values, half.values[other]]))
 
     @cached_property
-    def _mean(self) -> Rows:
+    def _mean(self) -> SparseRows:
         """(A + A')/2 of the edges as they are written."""
         written, back = self._written, self._reversed
         if self._twice:
@@ -194,13 +194,13 @@ class Graph:
         return (f"{which}: their weights are summed; --parallel first takes one",)
 
     @cached_property
-    def symmetric(self) -> Rows:
+    def symmetric(self) -> SparseRows:
         """The adjacency of an undirected graph; of a directed one the mean of both directions, (A + A')/2."""
         if not self.directed:
             return self.adjacency
         return self.arcs if self.mirrored else self._mean
 
-    def shortest_edges(self) -> Rows:
+    def shortest_edges(self) -> SparseRows:
         """As `adjacency`, with the least of parallel weights in place of their sum."""
         (source, target), values = self.edges, self._values()
         if self.mirrored or not self.directed:
@@ -213,7 +213,7 @@ class Graph:
 
     def _joined(
         self, source: NDArray[np.int64], target: NDArray[np.int64], values: NDArray[np.float64]
-    ) -> Rows:
+    ) -> SparseRows:
         return coalesced(self.num_nodes, source, target, values, JOINED[self.parallel])
 
 
@@ -227,7 +227,7 @@ def coalesced(
     columns: NDArray[np.int64],
     values: NDArray[Any],
     reduce: Reduce = np.add.reduceat,
-) -> Rows:
+) -> SparseRows:
     """The matrix with these entries, those of one place joined by `reduce` and zeros dropped."""
     if not rows.size:
         return _rows(size, rows, columns, values)
@@ -239,7 +239,7 @@ def coalesced(
     return _rows(size, rows[first][keep], columns[first][keep], joined[keep])
 
 
-def components(matrix: Rows) -> NDArray[np.int64]:
+def components(matrix: SparseRows) -> NDArray[np.int64]:
     """(n,) the number of each node's connected component, direction aside, numbered by their first node.
 
     Every node points at a node of its component, roots hook on to smaller roots, and pointers are halved
@@ -290,10 +290,10 @@ def need_scipy(what: str) -> Any:
     return scipy
 
 
-def _rows(size: int, rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[Any]) -> Rows:
+def _rows(size: int, rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[Any]) -> SparseRows:
     starts = np.zeros(size + 1, dtype=np.int64)
     np.cumsum(np.bincount(rows, minlength=size), out=starts[1:])
-    return Rows(starts, columns, values)
+    return SparseRows(starts, columns, values)
 
 
 Ids: TypeAlias = Literal["auto", "relabel", "text"]
@@ -322,7 +322,7 @@ def assembled(
 ) -> Graph:
     """The graph, with nodes numbered from 0; errors for gaps between ids and for ids beyond `num_nodes`."""
     if num_nodes is not None and num_nodes < 0:
-        raise PeError(f"--num-nodes {num_nodes}: give 0 or more")
+        raise PeError(f"{parameter('num_nodes')} {num_nodes}: give 0 or more")
     edges, notes = raw.edges, list(raw.notes)
     if raw.directed and not directed:
         notes.append(
@@ -333,9 +333,9 @@ def assembled(
         count = len(raw.names)
         edges, node_ids = _named(edges, raw.names, ids)
         if num_nodes is not None and num_nodes != count:
-            raise PeError(f"--num-nodes {num_nodes}: {label} names {count} nodes")
+            raise PeError(f"{parameter('num_nodes')} {num_nodes}: {label} names {count} nodes")
     elif ids == "text" and edges.size:
-        raise PeError(f"--ids text: {label} has no names, its rows are numbers; leave it out")
+        raise PeError(f"{parameter('ids')} text: {label} has no names, its rows are numbers; leave it out")
     elif ids == "relabel":
         known = np.unique(edges)
         edges = np.searchsorted(known, edges)
@@ -343,12 +343,14 @@ def assembled(
         node_ids = None if np.array_equal(known, np.arange(count)) else known
         if num_nodes is not None and num_nodes != count:
             raise PeError(
-                f"--num-nodes {num_nodes}: with --ids relabel there are the {count} nodes that occur"
+                f"{parameter('num_nodes')} {num_nodes}: with {parameter('ids')} relabel there are the {count} nodes that occur"
             )
     else:
         count = _counted(edges, raw.num_nodes, label, num_nodes)
     require_memory(
-        count * BYTES_A_NODE, f"a graph of {count:,} nodes", "give a smaller --num-nodes or --ids relabel"
+        count * BYTES_A_NODE,
+        f"a graph of {count:,} nodes",
+        f"give a smaller {parameter('num_nodes')} or {parameter('ids')} relabel",
     )
     # an edge without direction goes both ways, also for an encoding that looks at directions
     mirrored = raw.directed is False
@@ -358,7 +360,7 @@ def assembled(
 def _named(
     edges: NDArray[np.int64], names: list[str], ids: Ids
 ) -> tuple[NDArray[np.int64], NDArray[np.int64] | tuple[str, ...] | None]:
-    """Rows in the order of the names, but in numeric order where all names are integers."""
+    """SparseRows in the order of the names, but in numeric order where all names are integers."""
     if ids == "text" or not names or not all(_plain(name) for name in names):
         return edges, tuple(names)
     numbers = np.array([int(name) for name in names], dtype=np.int64)
@@ -379,12 +381,14 @@ def _counted(edges: NDArray[np.int64], declared: int | None, label: str, num_nod
     reach = int(edges.max()) + 1 if edges.size else 0
     if num_nodes is not None:
         if num_nodes < max(reach, declared or 0):
-            raise PeError(f"--num-nodes {num_nodes}: {label} has nodes up to {max(reach, declared or 0) - 1}")
+            raise PeError(
+                f"{parameter('num_nodes')} {num_nodes}: {label} has nodes up to {max(reach, declared or 0) - 1}"
+            )
         return num_nodes
     if declared is not None:
         return declared
     if not edges.size:
-        raise PeError(f"{label} has no edges; --num-nodes N says how many nodes there are")
+        raise PeError(f"{label} has no edges; {parameter('num_nodes')} N says how many nodes there are")
     if reach <= 8 * edges.size + SOME:
         seen = np.zeros(reach, dtype=bool)
         seen[edges] = True
@@ -397,6 +401,6 @@ def _counted(edges: NDArray[np.int64], declared: int | None, label: str, num_nod
     if missing:
         raise PeError(
             f"{label} has gaps: ids run to {reach - 1}, but {missing} below it do not occur, the first is {first}; "
-            f"--num-nodes {reach} takes them as isolated nodes, --ids relabel numbers those that occur"
+            f"{parameter('num_nodes')} {reach} takes them as isolated nodes, {parameter('ids')} relabel numbers those that occur"
         )
     return reach

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.files.npy import MAGIC as NPY
 from pe_cli.files.npz import MAGIC as NPZ
 from pe_cli.files.text import opened, whole_text
@@ -16,9 +16,10 @@ from pe_cli.structures.edge_lists import read_edge_list
 from pe_cli.structures.graph import Graph, Ids, Parallel, assembled
 from pe_cli.structures.graph_documents import read_graphml, read_node_link
 from pe_cli.structures.matrices import BANNER, from_array, read_matrix_market, read_npy, read_npz
-from pe_cli.structures.tree import Forest, forest_of
-from pe_cli.structures.tree_readers import (
+from pe_cli.structures.trees import (
     HEAD_COLUMN,
+    Forest,
+    forest_of,
     read_brackets,
     read_conllu,
     read_heads,
@@ -135,7 +136,7 @@ def _recognised(text: str, label: str) -> str:
     if len(line.split()) > HEAD_COLUMN and line.split()[0][0].isdecimal():
         return "conllu"
     raise PeError(
-        f"{label} begins with {line.strip()[:30]!r}: none of {', '.join(TREE_READERS)} by its looks; --tree-format says which"
+        f"{label} begins with {line.strip()[:30]!r}: none of {', '.join(TREE_READERS)} by its looks; {parameter('tree_format')} says which"
     )
 
 

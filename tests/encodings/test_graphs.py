@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from pe_cli.encodings.graph import eigen
+from pe_cli.encodings.graph import solvers
 from pe_cli.encodings.graph.distances import shortest_path
 from pe_cli.encodings.graph.spectral import laplacian, magnetic
 from pe_cli.encodings.graph.walks import random_walk
@@ -126,7 +126,7 @@ def test_the_solver_suits_the_graph():
 def test_numpy_alone(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     monkeypatch.setitem(sys.modules, "scipy.sparse.linalg", None)
-    monkeypatch.setattr(eigen, "WHOLE", 100)
+    monkeypatch.setattr(solvers, "WHOLE", 100)
     table = laplacian(from_networkx(nx.path_graph(300)), 3)
     np.testing.assert_allclose(table["eigenvalues"], cosines(299, 3, 1), atol=1e-13)
     with pytest.raises(PeError, match=r"3000 nodes .* needs scipy: pip install scipy"):
@@ -189,7 +189,7 @@ def test_small_and_edgeless_graphs_are_filled_up(n):
                 assert np.isfinite(table["eigenvectors"]).all()
         assert magnetic(g, 7)["eigenvectors"].shape == (n, 7)
     assert np.isnan(laplacian(graph(n, []), 2, pad="nan")["eigenvectors"]).all()
-    with pytest.raises(PeError, match="-k 7"):
+    with pytest.raises(PeError, match="k 7"):
         laplacian(graph(n, []), 7, pad="error")
 
 
@@ -199,7 +199,7 @@ def test_what_fills_up_components_that_have_too_few():
     assert np.isnan(table["eigenvectors"]).tolist() == [[False, True]] * 2 + [[False, False]] * 3
     assert np.isnan(table["eigenvalues"]).tolist() == [[False, True], [False, False]]
     assert table.facts["residual"] < 1e-12
-    with pytest.raises(PeError, match="-k 2: 1 of 2 components has fewer"):
+    with pytest.raises(PeError, match="k 2: 1 of 2 components has fewer"):
         laplacian(g, 2, components="each", pad="error")
     laplacian(g, 1, components="each", pad="error")
 
@@ -218,7 +218,7 @@ def test_a_cut_eigenspace():
     star = from_networkx(nx.star_graph(9))
     assert "7 more columns share the eigenvalue 1;" in laplacian(star, 1).warnings[0]
     assert laplacian(star, 1, multiplet="extend")["eigenvectors"].shape == (10, 8)
-    with pytest.raises(PeError, match="--multiplet extend"):
+    with pytest.raises(PeError, match="multiplet extend"):
         laplacian(star, 1, multiplet="error")
     large = laplacian(from_networkx(nx.hypercube_graph(11)), 5, multiplet="extend")
     assert large["eigenvectors"].shape[1] == 11
@@ -228,7 +228,7 @@ def test_the_basis_of_an_eigenspace_depends_on_the_space_alone():
     rng = np.random.default_rng(0)
     space = np.linalg.qr(rng.standard_normal((30, 4)) + 1j * rng.standard_normal((30, 4)))[0]
     turn = np.linalg.qr(rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)))[0]
-    one, other = eigen.canonical_basis(space, 4), eigen.canonical_basis(space @ turn, 4)
+    one, other = solvers.canonical_basis(space, 4), solvers.canonical_basis(space @ turn, 4)
     np.testing.assert_allclose(one, other, atol=1e-12)
     np.testing.assert_allclose(one.conj().T @ one, np.eye(4), atol=1e-12)
     np.testing.assert_allclose(one @ one.conj().T, space @ space.conj().T, atol=1e-12)
@@ -269,32 +269,32 @@ def test_the_names_of_the_nodes_come_along():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: laplacian(TRIANGLES, 0), "-k 0: give at least 1"),
-        (lambda: laplacian(graph(0, []), 1), "no nodes; --num-nodes"),
-        (lambda: laplacian(graph(2, [(0, 1)], [-1.0]), 1), "edge 0 - 1 has weight -1: .*--weights none"),
+        (lambda: laplacian(TRIANGLES, 0), "k 0: give at least 1"),
+        (lambda: laplacian(graph(0, []), 1), "no nodes; num_nodes"),
+        (lambda: laplacian(graph(2, [(0, 1)], [-1.0]), 1), "edge 0 - 1 has weight -1: .*weights none"),
         (lambda: laplacian(graph(3, [(0, 1), (1, 2)], [1e308, 1e308]), 1), "sum overflows"),
         (lambda: laplacian(graph(10**7, []), 10**6), "memory"),
         (lambda: laplacian(random_graph(2 * 10**5, 2), 1, solver="dense"), "memory"),
-        (lambda: laplacian(TRIANGLES, 1, components="each", multiplet="extend"), "--components each"),
+        (lambda: laplacian(TRIANGLES, 1, components="each", multiplet="extend"), "components each"),
         (lambda: laplacian(TRIANGLES, 1, norm="syn"), "no norm 'syn'; did you mean 'sym'"),
         (lambda: laplacian(TRIANGLES, 1, pad="zeros"), "no pad 'zeros'; did you mean 'zero'"),
         (lambda: laplacian(TRIANGLES, 1, sign="frist"), "did you mean 'first'"),
         (lambda: magnetic(TRIANGLES, 1, q_mode="abs"), "no q mode 'abs'"),
         (lambda: random_walk(TRIANGLES, 1, loops="kept"), "no loops 'kept'"),
-        (lambda: laplacian(TRIANGLES, 1, seed=0), "--seed 0: only --sign random"),
+        (lambda: laplacian(TRIANGLES, 1, seed=0), "seed 0: only sign random"),
         (
             lambda: laplacian(TRIANGLES, 1, norm="none", isolated="one"),
-            "--isolated one: without normalisation",
+            "isolated one: without normalisation",
         ),
         (
             lambda: magnetic(TRIANGLES, 1, norm="none", isolated="one"),
-            "--isolated one: without normalisation",
+            "isolated one: without normalisation",
         ),
-        (lambda: random_walk(TRIANGLES, 0), "--steps 0"),
+        (lambda: random_walk(TRIANGLES, 0), "steps 0"),
         (lambda: random_walk(graph(2, [(0, 1)], [-1.0]), 1), "weight -1"),
-        (lambda: magnetic(TRIANGLES, 1, q=float("inf")), "--q inf"),
+        (lambda: magnetic(TRIANGLES, 1, q=float("inf")), "q inf"),
         (lambda: shortest_path(graph(10**6, [])), "TiB of memory, this machine has"),
-        (lambda: shortest_path(TRIANGLES, limit=-1), "--limit -1"),
+        (lambda: shortest_path(TRIANGLES, limit=-1), "limit -1"),
         (lambda: shortest_path(TRIANGLES, unreachable=10**6), "does not fit into int16"),
         (lambda: shortest_path(graph(2, [(0, 1)], [0.0]), weighted=True), "lengths must be positive"),
     ],
@@ -342,7 +342,7 @@ def test_magnetic_conventions():
 
 def test_same_bytes_from_two_processes():
     code = (
-        "import hashlib, numpy as np; from pe_cli.structures import Graph; from pe_cli.encodings.graphs import laplacian, magnetic;"
+        "import hashlib, numpy as np; from pe_cli.structures import Graph; from pe_cli.encodings.graph.spectral import laplacian, magnetic;"
         "g = Graph(2600, np.random.default_rng(0).integers(0, 2600, (2, 9000)));"
         "print([hashlib.sha256(t.tobytes()).hexdigest() for t in (*laplacian(g, 6).values(), *magnetic(g, 3).values())])"
     )

@@ -179,20 +179,20 @@ def test_a_chain_deeper_than_the_stack():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"p": (1.0,)}, "--p 1.0: .* between 0 and 1"),
+        ({"p": (1.0,)}, "p 1.0: .* between 0 and 1"),
         ({"p": ()}, "between 0 and 1"),
-        ({"max_depth": 0}, "--max-depth 0: give at least 1"),
-        ({"model_dim": 8}, "give --p too"),
+        ({"max_depth": 0}, "max_depth 0: give at least 1"),
+        ({"model_dim": 8}, "give p too"),
         (
             {"scheme": "depth", "max_width": 2},
-            "--max-width goes with --scheme stack or sibling, not with depth",
+            "max_width goes with scheme stack or sibling, not with depth",
         ),
-        ({"scheme": "ancestor", "p": (0.5,)}, "--p goes with --scheme stack"),
-        ({"max_distance": 3}, "--max-distance goes with --scheme ancestor or"),
+        ({"scheme": "ancestor", "p": (0.5,)}, "p goes with scheme stack"),
+        ({"max_distance": 3}, "max_distance goes with scheme ancestor or"),
         ({"scheme": "depths"}, "did you mean 'depth'"),
         ({"wide": "clips"}, "did you mean 'clip'"),
         ({"nodes": "leaf"}, "did you mean 'leaves'"),
-        ({"wide": "drop"}, "--wide drop is about children beyond --max-width"),
+        ({"wide": "drop"}, "wide drop is about children beyond max_width"),
         ({"wide": "binary", "max_width": 3}, "made binary has width 2"),
     ],
 )

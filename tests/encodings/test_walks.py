@@ -177,5 +177,5 @@ def test_what_never_decays_is_left_out():
     found = heat_kernel(pair, (0.25, 1.0), space_dim=2)["heat_kernel"]
     wanted = 0.5 * np.exp([-0.5, -2.0]) * [0.25, 1]
     np.testing.assert_allclose(found, [wanted, wanted, [0, 0]], atol=1e-15)
-    with pytest.raises(PeError, match="--times 0"):
+    with pytest.raises(PeError, match="times 0"):
         heat_kernel(pair, (0.0,))

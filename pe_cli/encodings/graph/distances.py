@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.graph import traversal as walks
-from pe_cli.encodings.graph.tables import conductances, of_nodes, require_nodes
-from pe_cli.errors import PeError
+from pe_cli.encodings.graph.results import conductances, of_nodes, require_nodes
+from pe_cli.errors import PeError, parameter
 from pe_cli.memory import require_memory
 from pe_cli.progress import step
 from pe_cli.signature import Tensors
@@ -47,17 +47,17 @@ def shortest_path(
     graph = as_graph(graph)
     require_nodes(graph, 1)
     if limit is not None and limit < 0:
-        raise PeError(f"--limit {limit}: give at least 0")
+        raise PeError(f"{parameter('limit')} {limit}: give at least 0")
     n = graph.num_nodes
     kind = np.int16 if n <= 32767 else np.int32
     if not np.iinfo(kind).min <= unreachable <= np.iinfo(kind).max:
-        raise PeError(f"--unreachable {unreachable} does not fit into {np.dtype(kind).name}")
+        raise PeError(f"{parameter('unreachable')} {unreachable} does not fit into {np.dtype(kind).name}")
     nbytes = (16 if weighted else np.dtype(kind).itemsize) * n * n
     require_memory(nbytes, f"a distance between every two of {n:,} nodes", "ask for a part of the graph")
     if weighted:
         if graph.weights is not None and graph.num_edges and graph.weights.min() <= 0:
             raise PeError(
-                f"lengths must be positive, there is one of {graph.weights.min():g}; leave out --weighted"
+                f"lengths must be positive, there is one of {graph.weights.min():g}; leave out {parameter('weighted')}"
             )
         table: NDArray[Any] = walks.lengths(graph.shortest_edges())
         none = ~np.isfinite(table) if limit is None else table > limit
@@ -137,6 +137,6 @@ def _resistances(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     if not (abs(shares.sum() / 2 - (n - 1)) < FOSTER and shares.max() < 1 + FOSTER and distance.min() >= 0):
         raise PeError(
             f"the weights of one component range from {weights[weights > 0].min():g} to {weights.max():g}, too far for "
-            "resistances in float64: scale them, or --weights none"
+            f"resistances in float64: scale them, or {parameter('weights')} none"
         )
     return distance / unit

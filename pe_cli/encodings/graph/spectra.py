@@ -13,10 +13,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.graph import eigen
-from pe_cli.encodings.graph.eigen import Solver
-from pe_cli.encodings.graph.operators import Hermitian, Vectors
-from pe_cli.errors import PeError, counted
+from pe_cli.encodings.graph import solvers
+from pe_cli.encodings.graph.solvers import Hermitian, Solver, Vectors
+from pe_cli.errors import PeError, counted, parameter
 from pe_cli.memory import require_memory
 from pe_cli.structures.graph import components
 
@@ -36,7 +35,7 @@ class Piece:
     complete: bool = True
 
 
-class Columns(NamedTuple):
+class ChosenColumns(NamedTuple):
     """Chosen eigenpairs: values (K,), vectors (n, K), the size of each eigenspace, how many columns are cut off."""
 
     values: NDArray[np.float64]
@@ -45,7 +44,7 @@ class Columns(NamedTuple):
     cut: int
 
 
-class Found(NamedTuple):
+class SpectralColumns(NamedTuple):
     """The columns of an encoding with what there is to say about them."""
 
     values: NDArray[np.float64]
@@ -69,7 +68,9 @@ class Spectra:
         self._place = np.empty(matrix.size, dtype=np.int64)
         self._place[self._order] = np.arange(matrix.size) - self._starts[self.labels[self._order]]
         held = 2 * matrix.dtype.itemsize * int(np.minimum(self.sizes, count + SMALL) @ self.sizes)
-        require_memory(held, f"{count} eigenvectors of {matrix.size} nodes", "use a smaller -k")
+        require_memory(
+            held, f"{count} eigenvectors of {matrix.size} nodes", f"use a smaller {parameter('k')}"
+        )
         self.pieces = self._solved(count, solver)
 
     def nodes(self, component: int) -> NDArray[np.int64]:
@@ -92,14 +93,14 @@ class Spectra:
             chosen = np.flatnonzero(self.sizes == size)
             nodes = self._order[self._starts[chosen][:, None] + np.arange(size)]
             for component, members, found in zip(
-                chosen, nodes, eigen.small_spectra(self.matrix, nodes, self._place), strict=True
+                chosen, nodes, solvers.small_spectra(self.matrix, nodes, self._place), strict=True
             ):
                 pieces[int(component)] = Piece(members, *found)
             self.solvers.add("dense")
         for component in np.flatnonzero(self.sizes > SMALL).tolist():
             nodes = self.nodes(component)
             part = self._part(nodes, component)
-            solution = eigen.smallest(part, count, solver)
+            solution = solvers.smallest(part, count, solver)
             pieces[component] = Piece(nodes, solution.values, solution.vectors, solution.complete)
             self.solvers.add(solution.solver)
         return pieces
@@ -110,31 +111,31 @@ class Spectra:
         null = None if matrix.null is None else self.null_vector(component)[1]
         return Hermitian(matrix.diagonal[nodes], off, matrix.bound, null)
 
-    def chosen(self, wanted: int, multiplet: Multiplet, component: int | None = None) -> Columns:
+    def chosen(self, wanted: int, multiplet: Multiplet, component: int | None = None) -> ChosenColumns:
         """The `wanted` smallest eigenpairs beside the null vectors, of the whole graph or of one component."""
         candidates = self._candidates(wanted, component)
         rows = self.matrix.size if component is None else int(self.sizes[component])
         vectors = np.zeros((rows, 0), dtype=self.matrix.dtype)
         if not candidates or not wanted:
-            return Columns(np.zeros(0), vectors, [], 0)
+            return ChosenColumns(np.zeros(0), vectors, [], 0)
         values = np.concatenate([piece.values for piece in candidates])
         owner = np.repeat(np.arange(len(candidates)), [len(piece.values) for piece in candidates])
         by_value = np.argsort(values, kind="stable")
         space = np.empty(len(values), dtype=np.int64)
-        space[by_value] = eigen.ties(values[by_value], self.matrix.bound)
+        space[by_value] = solvers.ties(values[by_value], self.matrix.bound)
         order = np.lexsort((np.arange(len(values)), owner, space))
         last = space[order[min(wanted, len(order)) - 1]]
         whole = int(np.count_nonzero(space <= last))
         cut = max(0, whole - wanted)
         if cut and multiplet == "error":
             raise PeError(
-                f"-k {wanted} cuts an eigenspace: {counted(cut, 'more column shares', 'more columns share')} the last eigenvalue; --multiplet extend"
+                f"{parameter('k')} {wanted} cuts an eigenspace: {counted(cut, 'more column shares', 'more columns share')} the last eigenvalue; {parameter('multiplet')} extend"
             )
         order = order[: whole if multiplet == "extend" else wanted]
         vectors = np.zeros((rows, len(order)), dtype=self.matrix.dtype)
         self._fill(vectors, candidates, owner, space, order)
         sizes = np.bincount(space)[np.unique(space[order])].tolist()
-        return Columns(values[order], vectors, sizes, 0 if multiplet == "extend" else cut)
+        return ChosenColumns(values[order], vectors, sizes, 0 if multiplet == "extend" else cut)
 
     def _candidates(self, wanted: int, component: int | None) -> list[Piece]:
         """The components that take part; single nodes too, where they have an eigenvector beside a null vector."""
@@ -167,7 +168,7 @@ class Spectra:
             own = np.flatnonzero(space[first[member] : first[member + 1]] == which)
             taken = int(np.count_nonzero((space[order] == which) & (owner[order] == member)))
             rows = piece.nodes if len(vectors) == self.matrix.size else slice(None)
-            vectors[rows, column : column + taken] = eigen.canonical_basis(piece.vectors[:, own], taken)
+            vectors[rows, column : column + taken] = solvers.canonical_basis(piece.vectors[:, own], taken)
             column += taken
 
 
@@ -178,7 +179,7 @@ def of_all(
     trivial: NDArray[np.int64],
     multiplet: Multiplet,
     solver: Solver,
-) -> Found:
+) -> SpectralColumns:
     """The null vectors of the components `trivial`, then the smallest other eigenpairs of the whole graph; k in all."""
     wanted = k - len(trivial)
     columns = solved.chosen(wanted, multiplet)
@@ -198,7 +199,7 @@ def of_all(
         )
     values = np.concatenate([np.zeros(len(trivial)), columns.values])
     sizes = ([len(solved.with_null_vector())] if len(trivial) else []) + columns.multiplicities
-    return Found(values, vectors, sizes, warnings, residual(matrix, vectors, values))
+    return SpectralColumns(values, vectors, sizes, warnings, residual(matrix, vectors, values))
 
 
 Finish: TypeAlias = Callable[[Vectors, NDArray[np.float64], NDArray[np.int64]], Vectors]
@@ -211,13 +212,15 @@ def of_each(
     multiplet: Multiplet,
     finish: Finish,
     missing: float | None,
-) -> Found:
+) -> SpectralColumns:
     """The k smallest eigenpairs of each component: values (components, k) and vectors (n, k).
 
     `missing` fills the columns of components that have fewer; None makes them an error.
     """
     if multiplet == "extend":
-        raise PeError("--components each has k columns for every component: --multiplet extend does not fit")
+        raise PeError(
+            f"{parameter('components')} each has k columns for every component: {parameter('multiplet')} extend does not fit"
+        )
     size = solved.matrix.size
     values, vectors = np.zeros((len(solved.sizes), k)), np.zeros((size, k), dtype=solved.matrix.dtype)
     with_null = np.isin(np.arange(len(solved.sizes)), trivial)
@@ -239,7 +242,7 @@ def of_each(
         has = "has" if short == 1 else "have"
         lacking = f"{short} of {counted(len(solved.sizes), 'component', 'components')} {has} fewer than {counted(k, 'eigenvector', 'eigenvectors')}"
         if missing is None:
-            raise PeError(f"-k {k}: {lacking}; --pad zero fills up")
+            raise PeError(f"{parameter('k')} {k}: {lacking}; {parameter('pad')} zero fills up")
         warnings += (f"{lacking}: filled with {missing:g}",)
     if cut:
         warnings += (
@@ -252,10 +255,12 @@ def of_each(
         vectors[nodes, :width] = finish(vectors[nodes, :width], values[component, :width], nodes)
         if missing is not None:
             vectors[nodes, width:] = values[component, width:] = missing
-    return Found(values, vectors, [], warnings, found)
+    return SpectralColumns(values, vectors, [], warnings, found)
 
 
-def _extended(matrix: Hermitian, solved: Spectra, wanted: int, solver: Solver) -> tuple[Spectra, Columns]:
+def _extended(
+    matrix: Hermitian, solved: Spectra, wanted: int, solver: Solver
+) -> tuple[Spectra, ChosenColumns]:
     """All of the last eigenspace: with more eigenpairs, then with all that there are."""
     for count, way in ((4 * solved.count, solver), (solved.count, "dense")):
         if way == "dense" and solved.sizes.max() > MOST_WHOLE:
@@ -265,7 +270,7 @@ def _extended(matrix: Hermitian, solved: Spectra, wanted: int, solver: Solver) -
         if not _goes_on(more, columns):
             return more, columns
     raise PeError(
-        f"-k {wanted} cuts an eigenspace of more than {3 * solved.count} dimensions: --multiplet warn takes a part of it"
+        f"{parameter('k')} {wanted} cuts an eigenspace of more than {3 * solved.count} dimensions: {parameter('multiplet')} warn takes a part of it"
     )
 
 
@@ -278,11 +283,11 @@ def residual(matrix: Hermitian, vectors: Vectors, values: NDArray[np.float64]) -
     return float(max(misses, default=0.0)) / (matrix.bound or 1.0)
 
 
-def _goes_on(solved: Spectra, columns: Columns) -> bool:
+def _goes_on(solved: Spectra, columns: ChosenColumns) -> bool:
     """Whether the last eigenspace may have more dimensions than were computed."""
     if not columns.values.size:
         return False
-    near = columns.values[-1] * (1 + eigen.RELATIVE_TIE) + eigen.ABSOLUTE_TIE * solved.matrix.bound
+    near = columns.values[-1] * (1 + solvers.RELATIVE_TIE) + solvers.ABSOLUTE_TIE * solved.matrix.bound
     return any(not piece.complete and piece.values[-1] <= near for piece in solved.pieces.values())
 
 

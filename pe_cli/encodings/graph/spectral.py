@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.graph import spectra
-from pe_cli.encodings.graph.eigen import Solver
-from pe_cli.encodings.graph.operators import (
+from pe_cli.encodings.graph.results import of_nodes, require_nodes, require_weights
+from pe_cli.encodings.graph.solvers import (
     Isolated,
+    Solver,
     Vectors,
     laplacian_matrix,
     magnetic_matrix,
     one_way_pairs,
 )
-from pe_cli.encodings.graph.spectra import Found, Multiplet, Spectra
-from pe_cli.encodings.graph.tables import of_nodes, require_nodes, require_weights
-from pe_cli.errors import PeError, counted
+from pe_cli.encodings.graph.spectra import Multiplet, Spectra, SpectralColumns
+from pe_cli.errors import PeError, counted, parameter
 from pe_cli.numerics.randomness import uniform_rows
 from pe_cli.signature import Tensors, require_named
 from pe_cli.structures import GraphLike, as_graph
@@ -128,7 +128,7 @@ def laplacian(
     require_named(Sign, sign=sign)
     require_named(VectorNorm, vec_norm=vec_norm)
     if seed is not None and sign != "random":
-        raise PeError(f"--seed {seed}: only --sign random draws")
+        raise PeError(f"{parameter('seed')} {seed}: only {parameter('sign')} random draws")
     _check_isolated(isolated, norm)
     adjacency = graph.symmetric.without_loops()
     require_weights(graph, adjacency)
@@ -224,7 +224,7 @@ def magnetic(
     require_named(Parts, parts=parts)
     _check_choices(isolated, multiplet, pad, solver)
     if not abs(q) <= LARGEST_Q:
-        raise PeError(f"--q {q:g}: give a number of turns, at most {LARGEST_Q:g} in size")
+        raise PeError(f"{parameter('q')} {q:g}: give a number of turns, at most {LARGEST_Q:g} in size")
     _check_isolated(isolated, norm)
     arcs = graph.arcs.without_loops()
     require_weights(graph, arcs)
@@ -257,17 +257,19 @@ def _check_choices(isolated: Isolated, multiplet: Multiplet, pad: Pad, solver: S
 
 def _check_isolated(isolated: Isolated, norm: str) -> None:
     if isolated != "zero" and norm == "none":
-        raise PeError(f"--isolated {isolated}: without normalisation (--norm none) its eigenvalue is 0")
+        raise PeError(
+            f"{parameter('isolated')} {isolated}: without normalisation ({parameter('norm')} none) its eigenvalue is 0"
+        )
 
 
-def _columns(found: Found) -> dict[str, Any]:
+def _columns(found: SpectralColumns) -> dict[str, Any]:
     facts: dict[str, Any] = {"columns_found": len(found.values)}
     if max(found.multiplicities, default=1) > 1:
         facts["multiplicities"] = found.multiplicities
     return facts
 
 
-def _solution(solved: Spectra, found: Found) -> dict[str, Any]:
+def _solution(solved: Spectra, found: SpectralColumns) -> dict[str, Any]:
     return {
         "solver": "+".join(sorted(solved.solvers)) or "none",
         "residual": float(f"{found.residual:.1e}"),
@@ -283,7 +285,7 @@ def _filled(tensors: dict[str, NDArray[Any]], k: int, pad: Pad) -> tuple[str, ..
         return ()
     there = counted(found, "such eigenvector", "such eigenvectors")
     if pad == "error":
-        raise PeError(f"-k {k}: the graph has {there}; --pad zero fills up")
+        raise PeError(f"{parameter('k')} {k}: the graph has {there}; {parameter('pad')} zero fills up")
     for name in ("eigenvectors", "eigenvalues"):
         tensors[name] = spectra.padded(tensors[name], k, PADDING[pad])
     others = counted(k - found, "other column is", "other columns are")

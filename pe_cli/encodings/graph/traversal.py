@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.progress import step
-from pe_cli.structures.graph import Rows, need_scipy
+from pe_cli.structures.graph import SparseRows, need_scipy
 
 DENSE = 1000  # nodes up to which powers are plain matrices
 BLOCK = 1 << 22  # numbers held for a block of rows of a power
@@ -17,7 +17,7 @@ PILOT = 64  # rows of the first block, which shows how far the powers fill up
 FULL = 0.1  # share of non-zeros from which a block of rows is held as a plain matrix
 
 
-def return_probabilities(adjacency: Rows, steps: int, *, symmetric: bool) -> NDArray[np.float64]:
+def return_probabilities(adjacency: SparseRows, steps: int, *, symmetric: bool) -> NDArray[np.float64]:
     """(n, steps) the diagonals of P, P^2, …, P^steps for P = D^-1 A.
 
     Only half of the powers are formed: (P^(a+b))_ii = Σ_j (P^a)_ij (P^b)_ji, and where A is symmetric P may be
@@ -34,7 +34,7 @@ def return_probabilities(adjacency: Rows, steps: int, *, symmetric: bool) -> NDA
     return found
 
 
-def from_each_node(adjacency: Rows, steps: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+def from_each_node(adjacency: SparseRows, steps: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
     """Blocks (b, n, steps) of P^0, P^1, …, P^(steps - 1) for P = D^-1 A: the rows of b nodes, and the first of these."""
     walk = _transitions(adjacency, symmetric=False)
     n = walk.size
@@ -52,7 +52,7 @@ def from_each_node(adjacency: Rows, steps: int) -> Iterator[tuple[int, NDArray[n
         step("random walk", int(nodes[-1]) + 1, n)
 
 
-def hops(adjacency: Rows, limit: int | None, dtype: type) -> NDArray[Any]:
+def hops(adjacency: SparseRows, limit: int | None, dtype: type) -> NDArray[Any]:
     """(n, n) the number of edges on a shortest path, -1 where there is none of at most `limit` edges.
 
     By breadth-first search from blocks of nodes at once.
@@ -68,7 +68,7 @@ def hops(adjacency: Rows, limit: int | None, dtype: type) -> NDArray[Any]:
     return distance
 
 
-def lengths(edges: Rows) -> NDArray[np.float64]:
+def lengths(edges: SparseRows) -> NDArray[np.float64]:
     """(n, n) the length of the shortest path; infinite where there is none."""
     n = edges.size
     if n > DENSE:
@@ -84,7 +84,7 @@ def lengths(edges: Rows) -> NDArray[np.float64]:
     return distance
 
 
-def _transitions(adjacency: Rows, symmetric: bool) -> Rows:
+def _transitions(adjacency: SparseRows, symmetric: bool) -> SparseRows:
     """P = D^-1 A, or what is similar to it, D^-½ A D^-½; rows of nodes without an edge onwards are empty."""
     degree = adjacency.row_sums()
     inverse = np.divide(1, degree, out=np.zeros_like(degree), where=degree > 0)
@@ -93,7 +93,7 @@ def _transitions(adjacency: Rows, symmetric: bool) -> Rows:
     return adjacency._replace(values=adjacency.values * scale)
 
 
-def _search(adjacency: Rows, distance: NDArray[np.int32], first: int, limit: int) -> None:
+def _search(adjacency: SparseRows, distance: NDArray[np.int32], first: int, limit: int) -> None:
     """Fill `distance` (b, n), -1 so far, from the nodes first, first + 1, …"""
     n = adjacency.size
     flat, mark = distance.reshape(-1), np.empty(distance.size, dtype=np.int32)

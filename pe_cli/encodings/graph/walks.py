@@ -8,12 +8,12 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from pe_cli.encodings.graph import traversal as walks
-from pe_cli.encodings.graph.tables import conductances, in_space, of_nodes, require_nodes, require_weights
-from pe_cli.errors import PeError
+from pe_cli.encodings.graph.results import conductances, in_space, of_nodes, require_nodes, require_weights
+from pe_cli.errors import PeError, parameter
 from pe_cli.memory import require_memory
 from pe_cli.signature import Floats, Tensors, require_named
 from pe_cli.structures import Graph, GraphLike, as_graph
-from pe_cli.structures.graph import Rows, components
+from pe_cli.structures.graph import SparseRows, components
 
 Loops: TypeAlias = Literal["keep", "drop"]
 Pairs: TypeAlias = Literal["sparse", "dense"]
@@ -46,7 +46,7 @@ def random_walk(graph: GraphLike, steps: int, *, loops: Loops = "keep", space_di
     graph, adjacency = _walked(graph, steps, loops)
     found = walks.return_probabilities(adjacency, steps, symmetric=not graph.directed)
     if space_dim:
-        found *= in_space(range(1, steps + 1), space_dim, "--steps")
+        found *= in_space(range(1, steps + 1), space_dim, "steps")
     warnings = graph.doubts
     if not found.any() and graph.num_edges:
         warnings += (
@@ -83,7 +83,7 @@ def rrwp(graph: GraphLike, steps: int, *, loops: Loops = "keep", form: Pairs = "
     """
     require_named(Pairs, form=form)
     graph, adjacency = _walked(graph, steps, loops)
-    n, less = graph.num_nodes, "use fewer --steps, or a part of the graph"
+    n, less = graph.num_nodes, f"use fewer {parameter('steps')}, or a part of the graph"
     joined = np.diff(adjacency.starts) > 0
     joined[adjacency.columns] = True  # from the others no walk goes anywhere
     nodes, place = np.flatnonzero(joined), np.cumsum(joined) - 1
@@ -115,10 +115,10 @@ def rrwp(graph: GraphLike, steps: int, *, loops: Loops = "keep", form: Pairs = "
     return of_nodes(graph, {"rrwp": tensors["rrwp_val"][own], **tensors}, {"pairs": pairs}, graph.doubts)
 
 
-def _walked(graph: GraphLike, steps: int, loops: Loops) -> tuple[Graph, Rows]:
+def _walked(graph: GraphLike, steps: int, loops: Loops) -> tuple[Graph, SparseRows]:
     """The graph and the weights along which to walk, checked."""
     graph = as_graph(graph)
-    require_nodes(graph, steps, "--steps")
+    require_nodes(graph, steps, "steps")
     require_named(Loops, loops=loops)
     adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
     require_weights(graph, adjacency)
@@ -156,13 +156,13 @@ def heat_kernel(
         For a time that is not above 0, a graph without nodes, negative weights, or more memory than there is.
     """
     graph = as_graph(graph)
-    require_nodes(graph, len(times), "--times")
+    require_nodes(graph, len(times), "times")
     require_named(HeatNorm, norm=norm)
     require_named(Modes, drop=drop)
     for time in times:
         if not 0 < time < math.inf:
-            raise PeError(f"--times {time:g}: give times above 0")
-    factors = in_space(times, space_dim, "--times")
+            raise PeError(f"{parameter('times')} {time:g}: give times above 0")
+    factors = in_space(times, space_dim, "times")
     adjacency = conductances(graph)
     n = graph.num_nodes
     require_memory(

@@ -176,7 +176,9 @@ def _check_options(
     for name, value in given.items():
         option = parameter(name)
         if value is not None and scheme not in OPTIONS[name]:
-            raise PeError(f"{option} goes with --scheme {' or '.join(OPTIONS[name])}, not with {scheme}")
+            raise PeError(
+                f"{option} goes with {parameter('scheme')} {' or '.join(OPTIONS[name])}, not with {scheme}"
+            )
         if (
             name in ("max_depth", "max_width", "model_dim", "max_distance")
             and isinstance(value, int)
@@ -184,13 +186,19 @@ def _check_options(
         ):
             raise PeError(f"{option} {value}: give at least 1")
     if p is not None and not (p and all(0 < value < 1 for value in p)):
-        raise PeError(f"--p {','.join(map(str, p))}: parameters of the stack code lie between 0 and 1")
+        raise PeError(
+            f"{parameter('p')} {','.join(map(str, p))}: parameters of the stack code lie between 0 and 1"
+        )
     if model_dim is not None and p is None:
-        raise PeError("--model-dim scales the parameters of the stack code: give --p too")
+        raise PeError(
+            f"{parameter('model_dim')} scales the parameters of the stack code: give {parameter('p')} too"
+        )
     if wide in ("drop", "error") and max_width is None:
-        raise PeError(f"--wide {wide} is about children beyond --max-width: give that too")
+        raise PeError(
+            f"{parameter('wide')} {wide} is about children beyond {parameter('max_width')}: give that too"
+        )
     if wide == "binary" and max_width not in (None, 2):
-        raise PeError(f"--max-width {max_width}: a tree made binary has width 2")
+        raise PeError(f"{parameter('max_width')} {max_width}: a tree made binary has width 2")
 
 
 def _chosen(forest: Forest, nodes: Nodes) -> NDArray[np.bool_]:
@@ -219,7 +227,7 @@ def _within(
     if wide == "error":
         node = int(np.argmax(beyond))
         raise PeError(
-            f"node {node} is child {ranks[node]} (from 0) of its parent, --max-width {max_width} has no place"
+            f"node {node} is child {ranks[node]} (from 0) of its parent, {parameter('max_width')} {max_width} has no place"
         )
     done = "not marked" if wide == "drop" else "counted as the last branch"
     warning = (
@@ -247,7 +255,7 @@ def _stack(
     require_memory(
         count * (2 + 16 * len(p or ())),
         f"{len(here)} codes of {levels} x {width}",
-        "use a smaller --max-depth",
+        f"use a smaller {parameter('max_depth')}",
     )
     code = np.zeros((len(here), levels, width), dtype=np.uint8)
     at = here

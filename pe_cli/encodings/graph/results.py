@@ -9,27 +9,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.memory import require_memory
 from pe_cli.signature import Tensors
 from pe_cli.structures import Graph
-from pe_cli.structures.graph import Rows
+from pe_cli.structures.graph import SparseRows
 
 LARGEST_EXPONENT = 85.0  # of e; float32 ends at 88
 MOST_NAMES = 1 << 25  # characters of node names that a file's header takes
 
 
-def require_nodes(graph: Graph, number: int, option: str = "-k") -> None:
+def require_nodes(graph: Graph, number: int, name: str = "k") -> None:
     """An error for a graph without nodes, fewer than one column, or more of them than memory holds."""
     if not graph.num_nodes:
-        raise PeError("the graph has no nodes; --num-nodes N gives it N isolated ones")
+        raise PeError(f"the graph has no nodes; {parameter('num_nodes')} N gives it N isolated ones")
     if number < 1:
-        raise PeError(f"{option} {number}: give at least 1")
+        raise PeError(f"{parameter(name)} {number}: give at least 1")
     held = 16 * graph.num_nodes * number
-    require_memory(held, f"{option} {number} for {graph.num_nodes:,} nodes", f"use a smaller {option}")
+    require_memory(
+        held, f"{parameter(name)} {number} for {graph.num_nodes:,} nodes", f"use a smaller {parameter(name)}"
+    )
 
 
-def require_weights(graph: Graph, matrix: Rows) -> None:
+def require_weights(graph: Graph, matrix: SparseRows) -> None:
     """An error where a weight is negative, or their sum beyond all numbers."""
     if matrix.values.size and matrix.values.min() < 0:
         where = int(np.argmin(matrix.values))
@@ -37,26 +39,28 @@ def require_weights(graph: Graph, matrix: Rows) -> None:
         names = graph.node_ids if graph.node_ids is not None else range(graph.num_nodes)
         raise PeError(
             f"the edge {names[i]} - {names[j]} has weight {matrix.values[where]:g}: "
-            "weights must not be negative; --weights none ignores them"
+            f"weights must not be negative; {parameter('weights')} none ignores them"
         )
     with np.errstate(over="ignore"):
         if not np.isfinite(matrix.row_sums().sum()):
-            raise PeError("the weights are so large that their sum overflows: scale them, or --weights none")
+            raise PeError(
+                f"the weights are so large that their sum overflows: scale them, or {parameter('weights')} none"
+            )
 
 
-def conductances(graph: Graph) -> Rows:
+def conductances(graph: Graph) -> SparseRows:
     """The weights above zero between different nodes, the mean of both directions where the graph is directed; checked."""
     adjacency = graph.symmetric.without_loops()
     require_weights(graph, adjacency)
     return adjacency.only(adjacency.values > 0)
 
 
-def in_space(times: Sequence[float], space_dim: int, option: str) -> NDArray[np.float64]:
+def in_space(times: Sequence[float], space_dim: int, name: str) -> NDArray[np.float64]:
     """t^(space_dim / 2) of each time t: what keeps columns of one size on graphs drawn in such a space."""
     for time in times:
         if abs(space_dim) / 2 * abs(math.log(time)) > LARGEST_EXPONENT:
             raise PeError(
-                f"--space-dim {space_dim} and {option} {time:g}: the factor would be beyond float32"
+                f"{parameter('space_dim')} {space_dim} and {parameter(name)} {time:g}: the factor would be beyond float32"
             )
     return np.array(times, dtype=np.float64) ** (space_dim / 2)
 
