@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.inspect import identify
-from pe_cli.inspect.arrangements import repeated
-from pe_cli.inspect.fixed import Reading
+from pe_cli.inspect.columns import repeated
+from pe_cli.inspect.result import Reading
 
 Array = NDArray[np.float64]
 

@@ -18,8 +18,7 @@ from pe_cli.diff.arrangement import MOVES, Rearranged, other_sections, sign
 from pe_cli.diff.parameters import spectral_causes
 from pe_cli.inspect import Identified, identify
 from pe_cli.inspect.laws import roundest
-from pe_cli.inspect.precision import Precision, stored_precision
-from pe_cli.inspect.result import plain
+from pe_cli.inspect.result import Precision, plain, stored_precision
 
 Array = NDArray[np.float64]
 GLANCES = (12, 256)

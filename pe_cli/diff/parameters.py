@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.inspect import Identified
-from pe_cli.inspect.angles import frequency_slack
-from pe_cli.inspect.fixed import Reading, tidy
 from pe_cli.inspect.laws import digits_of, roundest
-from pe_cli.inspect.precision import FLOAT32_STEP
+from pe_cli.inspect.result import FLOAT32_STEP, Reading, tidy
+from pe_cli.inspect.rotation import frequency_slack
 from pe_cli.numerics.kernels import rotations
 
 PARTING = 0.1  # radians
@@ -183,7 +182,7 @@ def _same(x: float, y: float) -> bool:
 
 def _own_magnitude(reading: Reading) -> float:
     """The magnitude that the scaling itself brings."""
-    from pe_cli.inspect.regenerate import rope_frequencies
+    from pe_cli.inspect.sinusoids import rope_frequencies
 
     law = reading.solved.law
     if law.scaling not in ("yarn",) or reading.solved.shift is not None:

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.inspect.checkpoints import PositionTensor, describe_checkpoint
+from pe_cli.inspect.frequencies import identify_divisors, identify_frequencies
 from pe_cli.inspect.learned import identify_learned
 from pe_cli.inspect.relative import identify_bias, identify_coordinates, identify_integers, identify_slopes
 from pe_cli.inspect.result import Identified
 from pe_cli.inspect.tables import identify_pair, identify_table
-from pe_cli.inspect.vectors import identify_divisors, identify_frequencies
 
 __all__ = ["Identified", "PositionTensor", "describe_checkpoint", "identify"]
 

@@ -7,32 +7,20 @@ error of each pair. What fits is a hypothesis only: the caller regenerates the t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.inspect.angles import frequency_slack
+from pe_cli.inspect.result import Law
+from pe_cli.inspect.rotation import frequency_slack
 from pe_cli.numerics.dtypes import round_to
 
 Array = NDArray[np.float64]
 USUAL_BASE = 10000.0
 NEAR_USUAL = 0.005
 MOST_STRIDE = 33
-
-
-@dataclass
-class Law:
-    """`parameters` carry the names of the options of `pe gen rope`."""
-
-    scaling: str
-    base: float
-    unit: float  # step of positions, so that w = u / unit
-    base_error: float = 0.0
-    measured: float = 0.0  # the base before it was rounded within its error
-    parameters: dict[str, Any] = field(default_factory=dict)
-    ambiguous: tuple[str, ...] = ()
 
 
 def variants(law: Law) -> Iterator[Law]:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from pe_cli.inspect.laws import (
     TYPICAL,
-    Law,
     Line,
     digits_of,
     fit_line,
@@ -24,6 +23,7 @@ from pe_cli.inspect.laws import (
     roundest,
     whole_step,
 )
+from pe_cli.inspect.result import Law
 
 Array = NDArray[np.float64]
 USUAL_RAMP = {"beta_fast": 32.0, "beta_slow": 1.0}

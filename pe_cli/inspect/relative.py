@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.inspect.laws import digits_of, roundest
-from pe_cli.inspect.precision import PRECISIONS, Precision, stored_precision
-from pe_cli.inspect.result import Identified
+from pe_cli.inspect.result import PRECISIONS, Identified, Precision, stored_precision
 
 Ints = NDArray[np.int64]
 USUAL_DISTANCES = (128, 512, 256, 64, 1024, 800, 2048, 32, 4096, 100, 20, 16, 8192, 20000)

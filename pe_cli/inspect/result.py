@@ -1,12 +1,162 @@
-"""What is said of a table."""
+"""What is said of a table, and the precision in which its residual is measured.
+
+A table is often kept in a wider type than it was rounded to (bfloat16 values in a float32 file), so the
+precision is read from the values, not from the dtype.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pe_cli.inspect.fixed import Reading
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.numerics.dtypes import numpy_dtype
+
+Array = NDArray[np.float64]
+FLOAT32_STEP = 2.0**-24  # half an ulp of a float32 between 1 and 2, relative
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A floating type: `unit` is half an ulp relative to a power of two, `tiny` half the smallest step."""
+
+    name: str
+    unit: float
+    tiny: float
+
+    def half_ulp(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Half the distance between neighbours at each value: the error of one rounding."""
+        _, exponent = np.frexp(np.abs(values))
+        exponent = np.where(values == 0, -1074, exponent)
+        return np.maximum(np.ldexp(self.unit, exponent), self.tiny)
+
+
+PRECISIONS = {
+    p.name: p
+    for p in (
+        Precision("float64", 2.0**-54, 2.0**-1075),
+        Precision("float32", 2.0**-25, 2.0**-150),
+        Precision("float16", 2.0**-12, 2.0**-25),
+        Precision("bfloat16", 2.0**-9, 2.0**-134),
+        Precision("float8_e4m3fn", 2.0**-5, 2.0**-10),
+        Precision("float8_e5m2", 2.0**-4, 2.0**-17),
+    )
+}
+NARROW_FIRST = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "float32", "float64")
+SAMPLE = 1 << 14
+FEWEST_MANTISSAS, FEWEST_VALUES = 4, 40
+
+
+def stored_precision(values: NDArray[Any]) -> Precision:
+    """The narrowest floating type that holds every value of the table exactly.
+
+    Values with few distinct mantissas, such as powers of two, would look narrow by chance: their dtype counts.
+    """
+    if values.dtype.kind == "c":
+        values = values.view(values.real.dtype)
+    sample = values.reshape(-1)
+    if sample.size > SAMPLE:
+        sample = sample[:: (sample.size // SAMPLE) | 1]
+    if sample.dtype.name in PRECISIONS and sample.dtype.name not in ("float64", "float32"):
+        return PRECISIONS[sample.dtype.name]
+    exact = sample.astype(np.float64)
+    exact = exact[np.isfinite(exact)]
+    widest = "float32" if values.dtype.name == "float32" else "float64"
+    if (
+        np.unique(np.frexp(np.abs(exact))[0]).size < FEWEST_MANTISSAS
+        or np.unique(np.abs(exact)).size < FEWEST_VALUES
+    ):
+        return PRECISIONS[widest]
+    for name in NARROW_FIRST:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.array_equal(exact.astype(numpy_dtype(name)).astype(np.float64), exact):
+                return PRECISIONS[name]
+    return PRECISIONS[widest]
+
+
+@dataclass
+class Law:
+    """`parameters` carry the names of the options of `pe gen rope`."""
+
+    scaling: str
+    base: float
+    unit: float  # step of positions, so that w = u / unit
+    base_error: float = 0.0
+    measured: float = 0.0  # the base before it was rounded within its error
+    parameters: dict[str, Any] = field(default_factory=dict)
+    ambiguous: tuple[str, ...] = ()
+
+
+@dataclass
+class Match:
+    """`exact`: within one rounding; `float32_angles`: only within what float32 angles cost at each position.
+
+    `ulps` is the largest error in ulps at the table's amplitude; where angles are of float32, in ulps plus
+    float32 steps of the angle.
+    """
+
+    reproduced: bool
+    exact: bool
+    max_abs: float
+    ulps: float
+
+    @property
+    def float32_angles(self) -> bool:
+        return self.reproduced and not self.exact
+
+
+@dataclass
+class Solved:
+    """A hypothesis that reproduces every row. `shift` is None for a rule of RoPE."""
+
+    law: Law
+    width: int
+    shift: float | None
+    positions: Array
+    amplitude: float
+    match: Match
+    frequencies: Sequence[Any]
+    even: bool
+    dim: int = 0  # by which the exponents are divided
+    likelihood: int = 0  # rank among the hypotheses that also reproduce the rows
+
+    @property
+    def kind(self) -> tuple[str, float | None, int]:
+        return self.law.scaling, self.shift, self.dim
+
+    @property
+    def start(self) -> float:
+        return float(self.positions[0]) if len(self.positions) else 0.0
+
+    @property
+    def stride(self) -> float:
+        return float(self.positions[1] - self.positions[0]) if len(self.positions) > 1 else 1.0
+
+    def place_facts(self) -> dict[str, Any]:
+        """Start and stride, or the first positions where they are not evenly spaced."""
+        if self.even:
+            return {"start": tidy(self.start), "stride": tidy(self.stride) if self.stride != 1 else None}
+        shown = [tidy(float(p)) for p in self.positions[:32]]
+        return {"start": shown[0], "positions": shown}
+
+
+@dataclass
+class Reading:
+    """A table read as rotations: `columns` and `order` say where cosines and sines lie, z [n, m] what they are.
+
+    `zero_rows` are rows of the table that are left out of z, `before` how many rows lie before z.
+    """
+
+    columns: str
+    order: str
+    z: NDArray[np.complex128]
+    solved: Solved
+    precision: Precision
+    zero_rows: tuple[int, ...] = ()
+    before: int = 0
 
 
 @dataclass
@@ -47,3 +197,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return value
+
+
+def tidy(value: float) -> float:
+    """Without the last digits that came from computing it."""
+    return float(f"{value:.9g}")

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.inspect.angles import Rotation, constant_amplitude, even_wave, rotation
-from pe_cli.inspect.arrangements import arrangements, pick, repeated
-from pe_cli.inspect.axes import identify_axes
-from pe_cli.inspect.fixed import Reading, Solved, layout_reading, solve, solve_with, tidy, usable_pairs
-from pe_cli.inspect.laws import ROUND_DIGITS, Law, as_rounded, digits_of, rounded_geometric
-from pe_cli.inspect.precision import Precision, stored_precision
-from pe_cli.inspect.result import Identified
+from pe_cli.inspect.columns import arrangements, identify_axes, pick, repeated
+from pe_cli.inspect.laws import ROUND_DIGITS, as_rounded, digits_of, rounded_geometric
+from pe_cli.inspect.result import Identified, Law, Precision, Reading, Solved, stored_precision, tidy
+from pe_cli.inspect.rotation import Rotation, constant_amplitude, rotation, rotation_of_component
+from pe_cli.inspect.sinusoids import layout_reading, solve, solve_with, usable_pairs
 
 Array = NDArray[np.float64]
 
@@ -51,7 +49,7 @@ def identify_table(table: NDArray[Any], hint: str | None) -> Identified | None:
     """A table [n, d] that holds cosines and sines in its columns, or cosines or sines alone."""
     if table.dtype.kind == "c":
         return identify_pair(table.real, table.imag, "complex")
-    rows = Rows.of(table)
+    rows = NonzeroRows.of(table)
     if rows is None:
         return None
     precision = stored_precision(table)
@@ -73,7 +71,7 @@ def identify_table(table: NDArray[Any], hint: str | None) -> Identified | None:
 
 
 @dataclass
-class Rows:
+class NonzeroRows:
     """The rows of a table without zero rows: `body` is the longest run, `before` how many rows lie before it."""
 
     body: NDArray[Any]
@@ -83,7 +81,7 @@ class Rows:
     table: NDArray[Any]
 
     @classmethod
-    def of(cls, table: NDArray[Any]) -> Rows | None:
+    def of(cls, table: NDArray[Any]) -> NonzeroRows | None:
         empty = ~np.any(table, axis=1)
         if empty.mean() > 0.5 or len(table) - empty.sum() < 2:
             return None
@@ -118,7 +116,7 @@ def _named(
     found: Rotation,
     precision: Precision,
     width: int,
-    rows: Rows,
+    rows: NonzeroRows,
     hint: str | None,
 ) -> Identified | None:
     layout = LAYOUTS.get(arrangement)
@@ -265,12 +263,12 @@ def identify_pair(cos: NDArray[Any], sin: NDArray[Any], layout: str | None) -> I
     return rope_facts(reading, layout, candidates, candidates[0].place_facts(), [])
 
 
-def _alone(wave: NDArray[Any], way: str, rows: Rows, precision: Precision) -> Identified | None:
+def _alone(component: NDArray[Any], way: str, rows: NonzeroRows, precision: Precision) -> Identified | None:
     """Cosines alone or sines alone."""
     if rows.zero and rows.zero != [0]:
         return None
     values = (
-        rows.table[:, : wave.shape[1]]
+        rows.table[:, : component.shape[1]]
         if way == "half"
         else rows.table[:, ::2]
         if way == "adjacent"
@@ -279,10 +277,10 @@ def _alone(wave: NDArray[Any], way: str, rows: Rows, precision: Precision) -> Id
     values = values.astype(np.float64)
     if values.shape[1] < 2:
         return None
-    found = even_wave(values, precision)
+    found = rotation_of_component(values, precision)
     if found is None:
         return None
-    for part, solved in _wave_readings(values, found, precision):
+    for part, solved in _component_readings(values, found, precision):
         absent = np.full_like(values, np.nan)
         z = _complex(values, absent) if part == "cos" else _complex(absent, values)
         named = rope_facts(Reading(way, part, z, solved, precision), way, [solved], solved.place_facts(), [])
@@ -296,14 +294,14 @@ def _alone(wave: NDArray[Any], way: str, rows: Rows, precision: Precision) -> Id
     return None
 
 
-def _wave_readings(values: Array, found: Rotation, precision: Precision) -> Iterator[tuple[str, Solved]]:
+def _component_readings(values: Array, found: Rotation, precision: Precision) -> Iterator[tuple[str, Solved]]:
     for part, cos, sin, turned in _parts(values, found):
         for solved in solve(cos, sin, turned, precision, 2 * values.shape[1], sinusoid=False, rope=True):
             yield part, solved
 
 
 def _parts(values: Array, found: Rotation) -> Iterator[tuple[str, Array, Array, Rotation]]:
-    """The wave read as cosines, and as sines, likelier first."""
+    """The component read as cosines, and as sines, likelier first."""
     absent = np.full_like(values, np.nan)
     readings = [("cos", values, absent, found.first), ("sin", absent, values, found.first + np.pi / 2)]
     if not np.any(values[0]):

@@ -18,9 +18,9 @@ from pe_cli.encodings.sinusoidal import sinusoidal
 from pe_cli.encodings.windows import swin
 from pe_cli.files import TensorSpec
 from pe_cli.inspect import describe_checkpoint, identify
-from pe_cli.inspect.arrangements import arrangements, repeated
+from pe_cli.inspect.columns import arrangements, repeated
 from pe_cli.inspect.laws import digits_of, roundest
-from pe_cli.inspect.precision import PRECISIONS, stored_precision
+from pe_cli.inspect.result import PRECISIONS, stored_precision
 from pe_cli.numerics.dtypes import round_to
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -35,7 +35,7 @@ def known(array: Any, name: str | None = None, companions: Any = None) -> dict[s
     return told
 
 
-def waves(
+def angles_of(
     positions: NDArray[Any], base: float, pairs: int, denominator: float | None = None
 ) -> NDArray[np.float64]:
     """Angles (n, pairs) by the closed form, independent of the project."""
@@ -58,7 +58,7 @@ CLOSED_FORMS = {
 @pytest.mark.parametrize(("start", "stride", "rows"), [(0, 1, 64), (37, 1, 200), (5, 3, 48)])
 def test_sinusoidal_of_closed_form(style: str, dtype: str, start: int, stride: int, rows: int) -> None:
     make, shift = CLOSED_FORMS[style]
-    angles = waves(start + stride * np.arange(rows), 10000.0, 32, 32 - shift)
+    angles = angles_of(start + stride * np.arange(rows), 10000.0, 32, 32 - shift)
     told = known(round_to(make(angles), dtype))
     assert (told["encoding"], told["style"], told["base"]) == ("sinusoidal", style, 10000)
     assert (told["start"], told.get("stride", 1), told["shift"]) == (start, stride, shift)
@@ -211,14 +211,14 @@ def test_one_part_alone_under_a_scaling(part: str, scaling: str) -> None:
 
 def test_a_round_base_is_preferred_though_its_double_is_nearly_round() -> None:
     """500000^(40/39) = 699999.03, which only the last bits tell from 700000."""
-    angles = waves(np.arange(754, 1145), 500000.0, 40, 39)
+    angles = angles_of(np.arange(754, 1145), 500000.0, 40, 39)
     told = known(np.concatenate([np.cos(angles), np.sin(angles)], 1).astype(np.float32))
     assert (told["encoding"], told["style"], told["base"]) == ("sinusoidal", "t2t-cossin", 500000)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_base_with_many_digits_is_found_to_the_last_bit_of_the_table(dtype: str) -> None:
-    angles = waves(1000 + np.arange(500), 319101.7, 40)
+    angles = angles_of(1000 + np.arange(500), 319101.7, 40)
     told = known(
         round_to(np.stack([np.cos(angles), np.sin(angles)], -1).reshape(len(angles), -1), dtype), "rope"
     )
@@ -258,7 +258,7 @@ def test_a_table_of_both_families_says_so() -> None:
 @pytest.mark.parametrize("base", [10000.0, 150000.0, 55366521.07])
 def test_order_of_sines_and_cosines_tells_the_likelier_family(base: float) -> None:
     """Position tables begin with the sines, caches of rotary embeddings with the cosines."""
-    angles = waves(np.arange(300), base, 40)
+    angles = angles_of(np.arange(300), base, 40)
     sines_first = known(round_to(np.concatenate([np.sin(angles), np.cos(angles)], 1), "float16"))
     assert (sines_first["encoding"], sines_first["style"]) == ("sinusoidal", "paper-cat")
     assert "rope layout sin-cos" in sines_first["ambiguous"]
@@ -275,7 +275,7 @@ def test_order_of_sines_and_cosines_tells_the_likelier_family(base: float) -> No
     [(1, 10000.0, "t2t"), (1, 500000.0, "t2t"), (0, 7391.5, "paper-cat"), (1, 7391.5, "paper-cat")],
 )
 def test_a_frequency_shift_is_told_by_a_round_base_only(shift: int, base: float, style: str) -> None:
-    angles = waves(np.arange(256), base, 24, 24 - shift)
+    angles = angles_of(np.arange(256), base, 24, 24 - shift)
     told = known(round_to(np.concatenate([np.sin(angles), np.cos(angles)], 1), "float16"))
     assert told["style"] == style
     assert told["base"] == pytest.approx(base if style == "t2t" or not shift else base ** (24 / 23), rel=1e-3)

@@ -1,88 +1,83 @@
-"""Sinusoidal and rotary tables: from angles to a name, a base, a scaling and positions, then regenerated."""
+"""Sinusoidal and rotary tables: from angles to a name, a base, a scaling and positions, then regenerated.
+
+A hypothesis is believed when the project's own functions make the same table from it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.inspect.angles import Rotation, decode
 from pe_cli.inspect.laws import (
     ROUND_DIGITS,
     USUAL_BASE,
-    Law,
     digits_of,
     is_round,
     roundest,
     sinusoid_laws,
     variants,
 )
-from pe_cli.inspect.precision import Precision
 from pe_cli.inspect.ramps import rope_laws
-from pe_cli.inspect.regenerate import Match, match_rotation, rope_frequencies
+from pe_cli.inspect.result import FLOAT32_STEP, Law, Match, Precision, Solved
+from pe_cli.inspect.rotation import Rotation, decode, frequency_slack
 from pe_cli.numerics.kernels import geometric, rotations
 
 Array = NDArray[np.float64]
+Frequencies = Sequence[Decimal] | Sequence[float] | NDArray[Any]
+ROWS = 2048
+GLANCE = 48
 
 
-@dataclass
-class Solved:
-    """A hypothesis that reproduces every row. `shift` is None for a rule of RoPE."""
-
-    law: Law
-    width: int
-    shift: float | None
-    positions: Array
-    amplitude: float
-    match: Match
-    frequencies: Sequence[Any]
-    even: bool
-    dim: int = 0  # by which the exponents are divided
-    likelihood: int = 0  # rank among the hypotheses that also reproduce the rows
-
-    @property
-    def kind(self) -> tuple[str, float | None, int]:
-        return self.law.scaling, self.shift, self.dim
-
-    @property
-    def start(self) -> float:
-        return float(self.positions[0]) if len(self.positions) else 0.0
-
-    @property
-    def stride(self) -> float:
-        return float(self.positions[1] - self.positions[0]) if len(self.positions) > 1 else 1.0
-
-    def place_facts(self) -> dict[str, Any]:
-        """Start and stride, or the first positions where they are not evenly spaced."""
-        if self.even:
-            return {"start": tidy(self.start), "stride": tidy(self.stride) if self.stride != 1 else None}
-        shown = [tidy(float(p)) for p in self.positions[:32]]
-        return {"start": shown[0], "positions": shown}
-
-
-@dataclass
-class Reading:
-    """A table read as rotations: `columns` and `order` say where cosines and sines lie, z [n, m] what they are.
-
-    `zero_rows` are rows of the table that are left out of z, `before` how many rows lie before z.
-    """
-
-    columns: str
-    order: str
-    z: NDArray[np.complex128]
-    solved: Solved
-    precision: Precision
-    zero_rows: tuple[int, ...] = ()
-    before: int = 0
+def match_rotation(
+    cos: Array, sin: Array, positions: Array, frequencies: Frequencies, amplitude: float, precision: Precision
+) -> Match:
+    """Compare cosines and sines [n, m] (NaN where a column is absent) with A exp(i p w)."""
+    rows = len(positions)
+    if rows > 8 * GLANCE:  # most hypotheses are wrong in a few rows
+        few = np.unique(np.linspace(0, rows - 1, GLANCE).astype(int))
+        glance = match_rotation(cos[few], sin[few], positions[few], frequencies, amplitude, precision)
+        if not glance.reproduced:
+            return glance
+    angular = np.abs(np.array([float(w) for w in frequencies]))
+    slack = 4 * frequency_slack(angular)
+    worst, exact, reproduced = 0.0, True, True
+    ulp = 2 * float(precision.half_ulp(np.array([amplitude * 0.99]))[0])
+    stepped = 0.0
+    for start in range(0, rows, ROWS):
+        block = slice(start, start + ROWS)
+        z = rotations(positions[block], frequencies, amplitude=amplitude)
+        travelled = np.abs(np.outer(positions[block], angular)) * amplitude
+        for part, model in ((cos[block], z.real), (sin[block], z.imag)):
+            error = np.abs(part - model)
+            error[np.isnan(part)] = 0
+            half = precision.half_ulp(model)
+            # the last float32 operations round once or twice more than the store
+            exact &= bool((error <= 1.05 * half + 2.0**-51 * (amplitude + travelled)).all())
+            room = 3.2 * half + 1.5 * FLOAT32_STEP * amplitude + slack * travelled
+            reproduced &= bool((error <= room).all())
+            if not reproduced:
+                return Match(False, False, float(error.max()), float(error.max()) / ulp)
+            worst = max(worst, float(error.max(initial=0.0)))
+            stepped = max(stepped, float((error / (ulp + 2 * FLOAT32_STEP * travelled)).max(initial=0.0)))
+    return Match(exact or reproduced, exact, worst, worst / ulp if exact else stepped)
 
 
-def tidy(value: float) -> float:
-    """Without the last digits that came from computing it."""
-    return float(f"{value:.9g}")
+def rope_frequencies(
+    dim: int, base: float, scaling: str = "none", **options: Any
+) -> tuple[Sequence[Decimal], float]:
+    """The exact frequencies [dim / 2] of `pe gen rope` and the magnitude A that its scaling asks for."""
+    from pe_cli.encodings.rope.scaling import frequencies
+
+    if scaling == "yarn" and not options.get("truncate", True):
+        options = options | {"truncate": False}
+    made = frequencies(dim, base=base, scaling=scaling, **options)
+    return made.inv_freq, made.attention_factor
 
 
 def usable_pairs(found: Rotation) -> int:

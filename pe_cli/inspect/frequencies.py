@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.inspect.fixed import tidy
-from pe_cli.inspect.laws import Law, digits_of, rounded_geometric, roundest, variants
-from pe_cli.inspect.precision import FLOAT32_STEP, Precision, stored_precision
+from pe_cli.inspect.laws import digits_of, rounded_geometric, roundest, variants
 from pe_cli.inspect.ramps import rope_laws
-from pe_cli.inspect.regenerate import rope_frequencies
-from pe_cli.inspect.result import Identified
+from pe_cli.inspect.result import FLOAT32_STEP, Identified, Law, Precision, stored_precision, tidy
+from pe_cli.inspect.sinusoids import rope_frequencies
 from pe_cli.numerics.dtypes import round_to
 
 Array = NDArray[np.float64]

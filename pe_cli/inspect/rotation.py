@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.inspect.precision import FLOAT32_STEP, Precision
+from pe_cli.inspect.result import FLOAT32_STEP, Precision
 
 Array = NDArray[np.float64]
 
@@ -321,30 +321,30 @@ def _refined(
     return step + (weight * p * rest).sum(0) / precision, np.maximum(1 / np.sqrt(precision), AVERAGING * best)
 
 
-def even_wave(wave: Array, precision: Precision) -> Rotation | None:
+def rotation_of_component(component: Array, precision: Precision) -> Rotation | None:
     """Steps and first angles from cosines alone or sines alone [n, m], evenly spaced, of amplitude 1 or A.
 
     x[r+1] + x[r-1] = 2 cos(step) x[r] gives the step; the first angle is that of the best sum of cosine and
     sine, in the convention of the cosine.
     """
-    wave = wave[: most_rows(4 * wave.shape[1])]
-    n, m = wave.shape
+    component = component[: most_rows(4 * component.shape[1])]
+    n, m = component.shape
     if n < 4:
         return None
-    centre, sides = wave[1:-1], wave[2:] + wave[:-2]
+    centre, sides = component[1:-1], component[2:] + component[:-2]
     power = np.einsum("ri,ri->i", centre, centre)
     ratio = np.einsum("ri,ri->i", centre, sides) / np.maximum(power, 1e-300)
     if (
-        np.abs(sides - ratio * centre) > 8 * np.abs(wave).max() * (2 * precision.unit + FLOAT32_STEP * n)
+        np.abs(sides - ratio * centre) > 8 * np.abs(component).max() * (2 * precision.unit + FLOAT32_STEP * n)
     ).any():
         return None
     place = np.arange(n, dtype=np.float64)
-    step, even, odd, error = _best_waves(wave, place, np.arccos(np.clip(ratio / 2, -1, 1)))
-    step[np.ptp(wave, axis=0) == 0] = 0
+    step, even, odd, error = _best_fit(component, place, np.arccos(np.clip(ratio / 2, -1, 1)))
+    step[np.ptp(component, axis=0) == 0] = 0
     model = even * np.cos(np.outer(place, step)) + odd * np.sin(np.outer(place, step))
     slack = 8 * precision.unit + 8 * FLOAT32_STEP * (1 + np.outer(place, step)) + 1e-3 * (step > 0.05)
     clear = step * n > 1.5
-    off = np.abs(model - wave) > slack * np.maximum(1.0, np.abs(wave).max())
+    off = np.abs(model - component) > slack * np.maximum(1.0, np.abs(component).max())
     if clear.sum() < 2 or off[:, clear].any():
         return None
     size = np.hypot(even, odd)
@@ -356,40 +356,40 @@ def even_wave(wave: Array, precision: Precision) -> Rotation | None:
     scale = max(precision.unit, 1e-9)
     error = np.where(clear, np.maximum(error * scale, 1e-12), np.inf)
     slow = np.flatnonzero(~clear)
-    if len(slow) and not np.any(wave[0]):
-        step[slow], by_rounding = _slow_sines(wave[:, slow] / amplitude, precision)
+    if len(slow) and not np.any(component[0]):
+        step[slow], by_rounding = _slow_sines(component[:, slow] / amplitude, precision)
         error[slow] = np.hypot(by_rounding, step[slow] * precision.unit / 8)  # of the amplitude
         first[slow] = -np.pi / 2
-    elif len(slow) and np.ptp(wave[0]) == 0:
-        step[slow], error[slow] = _slow_cosines(wave[:, slow] / amplitude, precision)
+    elif len(slow) and np.ptp(component[0]) == 0:
+        step[slow], error[slow] = _slow_cosines(component[:, slow] / amplitude, precision)
         first[slow] = 0.0
     return Rotation(amplitude, step, error, first, np.full(m, 4 * scale), place, True)
 
 
-def _best_waves(wave: Array, place: Array, step: Array) -> tuple[Array, Array, Array, Array]:
+def _best_fit(component: Array, place: Array, step: Array) -> tuple[Array, Array, Array, Array]:
     """The best of the fits that begin from the step of the first rows, from the strongest frequency, and, for
-    waves that hardly turn, from parts of a turn."""
-    n, m = wave.shape
+    components that hardly turn, from parts of a turn."""
+    n, m = component.shape
     length = min(n, 8)
     while length < n:
         for _ in range(4):
-            step, *_ = _wave_fit(wave[:length], place[:length], step)
+            step, *_ = _component_fit(component[:length], place[:length], step)
         length = min(n, 2 * length)
     padded = 4 * n
-    strength = np.abs(np.fft.rfft(wave, padded, axis=0))
+    strength = np.abs(np.fft.rfft(component, padded, axis=0))
     starts = [step, TURN * strength.argmax(axis=0) / padded]
     starts += [np.full(m, turned / n) for turned in (1.0, 2.5, 4.0, 6.0)]
     best: tuple[Array, Array, Array, Array] | None = None
     least = np.full(m, np.inf)
     for start in starts:
-        todo = ~(least <= 1e-6) if best is None else np.sqrt(least) > FITTED * np.abs(wave).max()
+        todo = ~(least <= 1e-6) if best is None else np.sqrt(least) > FITTED * np.abs(component).max()
         if best is not None and not todo.any():
             break
         fit = start[todo]
         for _ in range(5):
-            fit, even_fit, odd_fit, error_fit = _wave_fit(wave[:, todo], place, fit)
+            fit, even_fit, odd_fit, error_fit = _component_fit(component[:, todo], place, fit)
         angle = np.outer(place, fit)
-        rest = np.mean((wave[:, todo] - even_fit * np.cos(angle) - odd_fit * np.sin(angle)) ** 2, axis=0)
+        rest = np.mean((component[:, todo] - even_fit * np.cos(angle) - odd_fit * np.sin(angle)) ** 2, axis=0)
         if best is None:
             best, least = (fit, even_fit, odd_fit, error_fit), rest
             continue
@@ -432,17 +432,17 @@ def _slow_sines(sines: Array, precision: Precision) -> tuple[Array, Array]:
     )
 
 
-def _wave_fit(wave: Array, place: Array, step: Array) -> tuple[Array, Array, Array, Array]:
+def _component_fit(component: Array, place: Array, step: Array) -> tuple[Array, Array, Array, Array]:
     """One Gauss-Newton step of x = even cos(r step) + odd sin(r step), all pairs at once."""
     angle = np.outer(place, step)
     c, s = np.cos(angle), np.sin(angle)
     basis = np.stack([c, s], axis=-1)  # (n, m, 2)
     normal = np.einsum("rik,ril->ikl", basis, basis) + 1e-12 * np.eye(2)
-    level = np.linalg.solve(normal, np.einsum("rik,ri->ik", basis, wave)[..., None])[..., 0]
+    level = np.linalg.solve(normal, np.einsum("rik,ri->ik", basis, component)[..., None])[..., 0]
     even, odd = level[:, 0], level[:, 1]
     slope = place[:, None] * (odd * c - even * s)
     jacobian = np.stack([c, s, slope], axis=-1)
-    rest = wave - even * c - odd * s
+    rest = component - even * c - odd * s
     normal = np.einsum("rik,ril->ikl", jacobian, jacobian)
     normal = normal + 1e-10 * np.einsum("ikk->i", normal)[:, None, None] * np.eye(3)
     inverse = np.linalg.inv(normal)
