@@ -1,4 +1,4 @@
-"""Write pe_cli/models/defaults.json: what each transformers model class assumes where a configuration is silent.
+"""Write pe_cli/models/data/transformers.json: what each transformers model class assumes where a configuration is silent.
 
 Run with the pinned transformers of the `interop` extra:  python tools/collect_model_defaults.py
 
@@ -23,7 +23,7 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.configuration_utils import PreTrainedConfig
 
-TARGET = Path(__file__).parent.parent / "pe_cli" / "models" / "defaults.json"
+TARGET = Path(__file__).parent.parent / "pe_cli" / "models" / "data" / "transformers.json"
 MODELS = Path(transformers.__file__).parent / "models"
 
 GEOMETRY = (

@@ -99,7 +99,7 @@ def _is_configuration(source: str) -> bool:
 
 
 def _inspect_model(source: str, which: dict[str, Any], *, json: bool, plot: str | None, force: bool) -> None:
-    from pe_cli.models.report import inspect_config
+    from pe_cli.models.describe import inspect_config
 
     report = inspect_config(source, **which)
     report["tensors"] = _position_tensors(Path(source)) if Path(source).is_dir() else []

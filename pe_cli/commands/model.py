@@ -17,7 +17,7 @@ from pe_cli.commands.emit import Request, emit
 from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.files.sources import load_array
 from pe_cli.models import Resolved, resolve
-from pe_cli.models import side as side_tables
+from pe_cli.models.extra_tables import FUNCTIONS
 from pe_cli.models.resolved import EVERY_LENGTH
 from pe_cli.numerics.dtypes import FLOATS
 from pe_cli.render.console import INDENT, spell
@@ -131,7 +131,7 @@ def model_command(**values: Any) -> None:
     if which.table == ENCODING_TABLE:
         table = _encoding_table(resolved, arguments, rows, naming)
     else:
-        table, arguments = _side_table(resolved, which.table, rows, naming)
+        table, arguments = _extra_table(resolved, which.table, rows, naming)
     if resolved.origins.get("policy") == EVERY_LENGTH:
         table.warnings = ()  # that long factors have a short side, which these do not
     table.facts = {**table.facts, **_model_facts(resolved)}
@@ -188,14 +188,14 @@ def _chosen_rows(encoding: gen.Encoding, rows: Rows) -> Any:
     return group(**{name: getattr(rows, name) for name in taken})
 
 
-def _side_table(
+def _extra_table(
     resolved: Resolved, asked: str, rows: Rows, naming: options.Naming
 ) -> tuple[Table, dict[str, Any]]:
-    known = {table.name: table for table in resolved.side_tables}
+    known = {table.name: table for table in resolved.extra_tables}
     if asked not in known:
         raise no_such("table of this model", asked, [ENCODING_TABLE, *known])
     arguments = dict(known[asked].parameters)
-    function = side_tables.FUNCTIONS[asked]
+    function = FUNCTIONS[asked]
     if known[asked].by == "layer":
         return WholeTable(as_tensors(function(**arguments), asked), None, naming.name), arguments
     if rows.positions is None and rows.len is None:
@@ -213,7 +213,7 @@ def _model_facts(resolved: Resolved) -> dict[str, Any]:
         "component": resolved.component,
         "layer_type": resolved.layer_type,
         "max_position": resolved.max_position,
-        "also": [table.name for table in resolved.side_tables],
+        "also": [table.name for table in resolved.extra_tables],
     }
     return {name: value for name, value in facts.items() if value}
 
@@ -232,7 +232,7 @@ def _remarks(resolved: Resolved, arguments: Mapping[str, Any]) -> Iterator[tuple
         yield f"pe:   {name:{names}}  {value:{values}}  {origin}".rstrip(), names + values + 10
     for note in resolved.notes:
         yield f"pe: note: {note}", INDENT
-    for table in resolved.side_tables:
+    for table in resolved.extra_tables:
         yield f"pe: note: {table.summary}: --table {table.name}", INDENT
 
 

@@ -16,9 +16,9 @@ from pe_cli.errors import PeError
 
 
 def _names() -> list[str]:
-    from pe_cli.models.presets import PRESETS
+    from pe_cli.models.read import preset_names
 
-    return list(PRESETS)
+    return preset_names()
 
 
 Preset = Annotated[
@@ -51,7 +51,7 @@ def fill(own: Mapping[str, derive.Parameter], values: dict[str, Any]) -> Filled:
         if values["dim"] is None:
             raise PeError("which width? Give --dim N, or --preset NAME for the values of a well-known model")
         return Filled()
-    from pe_cli.models.presets import preset
+    from pe_cli.models.resolve import preset
 
     named = {n for n in own if _is_named(context, n)}
     resolved = preset(name, seq_len=values["seq_len"])

@@ -285,7 +285,7 @@ def other_scheme(tensors: Iterable[str], config_text: str) -> str:
 
 def _said_by(config_text: str) -> str | None:
     """What the configuration itself says, read as `pe gen model` reads it; None where it does not settle it."""
-    from pe_cli.models.read import Configuration
+    from pe_cli.models.configuration import Configuration
     from pe_cli.models.resolve import resolve_configuration
 
     data = json.loads(config_text or "{}")

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from pe_cli.models.resolve import from_config, resolve, resolve_configuration
-from pe_cli.models.resolved import Resolved, SideTable
+from pe_cli.models.resolved import ExtraTable, Resolved
 
-__all__ = ["Resolved", "SideTable", "from_config", "resolve", "resolve_configuration"]
+__all__ = ["ExtraTable", "Resolved", "from_config", "resolve", "resolve_configuration"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pe_cli.models.layers import Rope
-from pe_cli.models.resolved import Found, Ledger
+from pe_cli.models.resolved import KeyLedger, Setting
 
 # The form of each rotary module that is not the common one (rows, then columns, repeated by halves).
 COMMON_STYLE = "qwen-vision"
@@ -33,12 +33,12 @@ ERNIE = frozenset({"Ernie4_5_VLMoeTextRotaryEmbedding"})
 NOT_BY_PAIRS = frozenset({"HunYuanVLRotaryEmbedding"})
 
 
-def is_axial(ledger: Ledger) -> bool:
+def is_axial(ledger: KeyLedger) -> bool:
     """Whether the tables have coordinates instead of positions."""
     return ledger.known.axial or ledger.known.module in STYLES
 
 
-def axial_arguments(ledger: Ledger, dim: int) -> dict[str, Any]:
+def axial_arguments(ledger: KeyLedger, dim: int) -> dict[str, Any]:
     """The arguments of `rope` for a vision tower: the form, and the grid where the sizes are known."""
     module, source = ledger.known.module, f"{ledger.known.module}, {ledger.known.source}"
     found: dict[str, Any] = {}
@@ -62,19 +62,19 @@ def axis_count(parameters: dict[str, Any]) -> int:
     return 3 if parameters["axis_style"] == "vjepa2" else 2
 
 
-def _grid(ledger: Ledger) -> tuple[int, ...] | None:
+def _grid(ledger: KeyLedger) -> tuple[int, ...] | None:
     image, patch = ledger.geometry_like("image_size"), ledger.geometry_like("patch_size")
     return None if image is None or patch is None else grid_of(ledger, image, patch)
 
 
-def grid_of(ledger: Ledger, image: Found, patch: Found) -> tuple[int, ...]:
+def grid_of(ledger: KeyLedger, image: Setting, patch: Setting) -> tuple[int, ...]:
     """Rows and columns of patches."""
     sides = tuple(i // p for i, p in zip(_pair(ledger, image), _pair(ledger, patch), strict=True))
     ledger.origins["grid"] = f"image_size {image.value} / patch_size {patch.value}"
     return sides
 
 
-def _pair(ledger: Ledger, found: Found) -> tuple[int, int]:
+def _pair(ledger: KeyLedger, found: Setting) -> tuple[int, int]:
     value = found.value
     if not isinstance(value, (list, tuple)):
         return ledger.whole(found), ledger.whole(found)
@@ -84,12 +84,12 @@ def _pair(ledger: Ledger, found: Found) -> tuple[int, int]:
     return height, width
 
 
-def section_arguments(ledger: Ledger, rope: Rope, width: int) -> dict[str, Any]:
+def section_arguments(ledger: KeyLedger, rope: Rope, width: int) -> dict[str, Any]:
     """`sections`, where the pairs are shared among axes (time, row, column)."""
     known = ledger.known
     found = rope.find(ledger, "mrope_section", "xdrope_section")
     if found is None and known.sections is not None:
-        found = Found(list(known.sections), known.described(), assumed=True)
+        found = Setting(list(known.sections), known.described(), assumed=True)
     if found is None:
         return {}
     sections = [int(size) for size in ledger.numbers(found)]

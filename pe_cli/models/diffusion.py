@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.errors import PeError
-from pe_cli.models.read import Configuration
-from pe_cli.models.resolved import Found, Ledger, Resolved
+from pe_cli.models.configuration import Configuration
+from pe_cli.models.resolved import KeyLedger, Resolved, Setting
 
 CLASS_KEY = "_class_name"
 SOURCE = "diffusers 0.42"
@@ -63,7 +63,7 @@ def resolve_denoiser(config: Configuration) -> Resolved:
         raise PeError(
             f"{config.file}: {CLASS_KEY} {name!r} is not among the diffusion transformers known here: {', '.join(DENOISERS)}"
         )
-    form, ledger = DENOISERS[name], Ledger(config)
+    form, ledger = DENOISERS[name], KeyLedger(config)
     source = f"{name}, {SOURCE}"
     if form.rotates and not config.values.get(form.rotates):
         raise PeError(
@@ -77,9 +77,11 @@ def resolve_denoiser(config: Configuration) -> Resolved:
     if form.axes is not None:
         found = _found(ledger, *form.axes, source)
         axes = tuple(
-            int(size) for size in ledger.numbers(Found(list(found.value), found.origin, found.assumed))
+            int(size) for size in ledger.numbers(Setting(list(found.value), found.origin, found.assumed))
         )
-        parameters |= {"axes": ledger.record("axes", Found(axes, found.origin, found.assumed), form.axes[0])}
+        parameters |= {
+            "axes": ledger.record("axes", Setting(axes, found.origin, found.assumed), form.axes[0])
+        }
         parameters["dim"], count = sum(axes), len(axes)
         ledger.origins["dim"] = f"sum of {form.axes[0]}"
     else:
@@ -103,14 +105,14 @@ def resolve_denoiser(config: Configuration) -> Resolved:
     )
 
 
-def _base(ledger: Ledger, form: Denoiser, source: str) -> float:
+def _base(ledger: KeyLedger, form: Denoiser, source: str) -> float:
     key, default = form.theta
     if not key:
         ledger.origins["base"] = source
         return default
     found = _found(ledger, key, default, source)
-    return float(ledger.number(Found(ledger.record("base", found, key), found.origin, found.assumed)))
+    return float(ledger.number(Setting(ledger.record("base", found, key), found.origin, found.assumed)))
 
 
-def _found(ledger: Ledger, key: str, default: Any, source: str) -> Found:
-    return ledger.in_file(key) or Found(default, f"the default of {source}", assumed=True)
+def _found(ledger: KeyLedger, key: str, default: Any, source: str) -> Setting:
+    return ledger.in_file(key) or Setting(default, f"the default of {source}", assumed=True)

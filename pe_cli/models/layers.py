@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pe_cli.errors import PeError, no_such
-from pe_cli.models.defaults import Defaults
-from pe_cli.models.resolved import Found, Ledger
+from pe_cli.models.model_types import Defaults
+from pe_cli.models.resolved import KeyLedger, Setting
 
 # Layer types that turn in every class that knows them, unless their parameters are null.
 ATTENTION = ("full_attention", "sliding_attention")
@@ -29,16 +29,16 @@ class Rope:
     outer: Mapping[str, Any]
     fallback: Mapping[str, Any] = field(default_factory=dict)
 
-    def find(self, ledger: Ledger, *keys: str) -> Found | None:
+    def find(self, ledger: KeyLedger, *keys: str) -> Setting | None:
         for key in keys:
             if self.values.get(key) is not None:
                 if self.assumed:
-                    return Found(self.values[key], ledger.known.described(), assumed=True)
-                return Found(self.values[key], f"{self.path}.{key}")
+                    return Setting(self.values[key], ledger.known.described(), assumed=True)
+                return Setting(self.values[key], f"{self.path}.{key}")
         return None
 
 
-def layer_tables(ledger: Ledger) -> dict[str | None, Rope | None]:
+def layer_tables(ledger: KeyLedger) -> dict[str | None, Rope | None]:
     """The rotary parameters by layer type (`None`: one table for all layers); a value of None means NoPE layers."""
     key, given = _given(ledger)
     path = ledger.config.key(key)
@@ -63,7 +63,7 @@ def layer_tables(ledger: Ledger) -> dict[str | None, Rope | None]:
     return {None: Rope({}, path, False, {})}
 
 
-def _given(ledger: Ledger) -> tuple[str, Mapping[str, Any]]:
+def _given(ledger: KeyLedger) -> tuple[str, Mapping[str, Any]]:
     """The rotary parameters in the file, old or new spelling; the old wins where both are there, as in transformers."""
     found = {}
     for key in ("rope_scaling", "rope_parameters"):
@@ -72,7 +72,7 @@ def _given(ledger: Ledger) -> tuple[str, Mapping[str, Any]]:
             continue
         if not isinstance(value, Mapping):
             raise ledger.wrong(
-                Found(value, ledger.config.key(key)), "an object", '{"rope_type": "linear", "factor": 4.0}'
+                Setting(value, ledger.config.key(key)), "an object", '{"rope_type": "linear", "factor": 4.0}'
             )
         found[key] = value
     if len(found) == 2 and found["rope_scaling"] != found["rope_parameters"]:
@@ -84,7 +84,7 @@ def _given(ledger: Ledger) -> tuple[str, Mapping[str, Any]]:
     return "rope_parameters", {}
 
 
-def _is_label(key: str, value: Any, ledger: Ledger) -> bool:
+def _is_label(key: str, value: Any, ledger: KeyLedger) -> bool:
     if isinstance(value, Mapping):
         return True
     return value is None and (key in ledger.known.labels or key.endswith(("attention", "sliding")))
@@ -95,7 +95,7 @@ def _assumed(known: Defaults, label: str) -> Rope | None:
     return None if values is None else Rope(values, f"rope_parameters.{label}", True, {})
 
 
-def _flat(ledger: Ledger, label: str, given: Mapping[str, Any], path: str) -> Rope | None:
+def _flat(ledger: KeyLedger, label: str, given: Mapping[str, Any], path: str) -> Rope | None:
     """Flat parameters in a model whose layer types differ: the class applies them to some of the types."""
     if label not in ledger.known.labels:
         return Rope({}, path, False, {})
@@ -115,7 +115,7 @@ def _flat(ledger: Ledger, label: str, given: Mapping[str, Any], path: str) -> Ro
     return Rope({}, path, False, {}, default.values)
 
 
-def label_of(ledger: Ledger, tables: Mapping[str | None, Rope | None], asked: str | None) -> str | None:
+def label_of(ledger: KeyLedger, tables: Mapping[str | None, Rope | None], asked: str | None) -> str | None:
     """The layer type to resolve. Raises PeError where there are several and none was named."""
     labels = [label for label in tables if label is not None]
     live = [label for label in labels if tables[label] is not None]
@@ -142,7 +142,7 @@ def label_of(ledger: Ledger, tables: Mapping[str | None, Rope | None], asked: st
 
 
 def _asked(
-    ledger: Ledger, tables: Mapping[str | None, Rope | None], asked: str, labels: list[str]
+    ledger: KeyLedger, tables: Mapping[str | None, Rope | None], asked: str, labels: list[str]
 ) -> str | None:
     types = layer_kinds(ledger)
     if asked in tables:
@@ -155,7 +155,7 @@ def _asked(
     return None
 
 
-def no_layer_type(ledger: Ledger, asked: str, known: list[str]) -> PeError:
+def no_layer_type(ledger: KeyLedger, asked: str, known: list[str]) -> PeError:
     """None of the `known` layer types is called so; or there are none."""
     if known:
         return no_such("layer type", asked, known)
@@ -164,12 +164,12 @@ def no_layer_type(ledger: Ledger, asked: str, known: list[str]) -> PeError:
     )
 
 
-def layer_kinds(ledger: Ledger) -> list[str]:
+def layer_kinds(ledger: KeyLedger) -> list[str]:
     """The type of each layer, where the file lists them."""
     kinds = ledger.config.values.get("layer_types")
     return [str(kind) for kind in kinds] if isinstance(kinds, list) else []
 
 
-def first_layer(ledger: Ledger, label: str | None) -> int:
+def first_layer(ledger: KeyLedger, label: str | None) -> int:
     kinds = layer_kinds(ledger)
     return kinds.index(label) if label in kinds else 0

@@ -13,14 +13,14 @@ import numpy as np
 
 from pe_cli.catalogue import load
 from pe_cli.errors import PeError, no_such
-from pe_cli.models import layers, scalings, side, sizes
+from pe_cli.models import extra_tables, layers, scalings, sizes
 from pe_cli.models.axes import axial_arguments, axis_count, is_axial, section_arguments
-from pe_cli.models.defaults import known_types
+from pe_cli.models.configuration import Configuration, choose
 from pe_cli.models.diffusion import CLASS_KEY, resolve_denoiser
-from pe_cli.models.read import Configuration, choose, is_gguf, read_configuration
-from pe_cli.models.resolved import EVERY_LENGTH, Ledger, Resolved
-from pe_cli.models.schemes import REFUSED, SCHEMES
-from pe_cli.models.unrotated import chosen_scheme, from_scheme, labels_of, warn_of_silence
+from pe_cli.models.model_types import data, has_schemes, known_types
+from pe_cli.models.read import is_gguf, preset_configuration, read_configuration
+from pe_cli.models.resolved import EVERY_LENGTH, KeyLedger, Resolved
+from pe_cli.models.schemes import chosen_scheme, from_scheme, labels_of, warn_of_silence
 from pe_cli.signature import Tensors
 
 
@@ -82,11 +82,12 @@ def resolve_configuration(
             )
         return resolve_denoiser(config)
     chosen, notes = choose(config, component)
-    ledger = Ledger(chosen)
+    ledger = KeyLedger(chosen)
     ledger.notes.extend(notes)
-    if chosen.model_type in REFUSED:
+    refused = data("refused")["model_types"]
+    if chosen.model_type in refused:
         raise PeError(
-            f"{chosen.file}: model type {chosen.model_type!r} {REFUSED[chosen.model_type]}, so no table follows from the configuration"
+            f"{chosen.file}: model type {chosen.model_type!r} {refused[chosen.model_type]}, so no table follows from the configuration"
         )
     scheme = chosen_scheme(ledger, layer_type)
     if scheme is not None:
@@ -104,13 +105,15 @@ def resolve_configuration(
 
 def layer_types(config: Configuration) -> tuple[str, ...]:
     """The layer types of a configuration that have a table."""
-    ledger = Ledger(config)
-    if config.model_type in SCHEMES:
+    ledger = KeyLedger(config)
+    if has_schemes(config.model_type):
         return labels_of(config.model_type)
     return tuple(label for label, rope in layers.layer_tables(ledger).items() if label and rope is not None)
 
 
-def _rotary(ledger: Ledger, layer_type: str | None, seq_len: int | None, truncate: bool | None) -> Resolved:
+def _rotary(
+    ledger: KeyLedger, layer_type: str | None, seq_len: int | None, truncate: bool | None
+) -> Resolved:
     tables = layers.layer_tables(ledger)
     label = layers.label_of(ledger, tables, layer_type)
     rope = tables[label]
@@ -158,7 +161,7 @@ def _rotary(ledger: Ledger, layer_type: str | None, seq_len: int | None, truncat
         trained_length=_trained_length(parameters, longest_len),
         warnings=tuple(ledger.warnings),
         notes=tuple(ledger.notes),
-        side_tables=side.tables(ledger, tables),
+        extra_tables=extra_tables.tables(ledger, tables),
         axes=axis_count(parameters) if axial else 1,
     )
 
@@ -176,13 +179,13 @@ def _trained_length(parameters: Mapping[str, Any], longest: int | None) -> int |
     return longest
 
 
-def _layout_origin(ledger: Ledger) -> str:
+def _layout_origin(ledger: KeyLedger) -> str:
     if not ledger.known.known:
         return "halves, as most models store it; the model type is not known here"
     return f"{ledger.known.module or ledger.known.name}, {ledger.known.source}"
 
 
-def _must_rotate(ledger: Ledger) -> None:
+def _must_rotate(ledger: KeyLedger) -> None:
     """Raise where nothing says that the model rotates."""
     known, config = ledger.known, ledger.config
     if known.rope is not None or known.theta is not None:
@@ -206,10 +209,21 @@ def _must_rotate(ledger: Ledger) -> None:
         raise PeError(
             f"{config.file}: there is no model_type and no rope_theta in it, so nothing says which encoding the model uses"
         )
-    near = difflib.get_close_matches(config.model_type, [*known_types(), *SCHEMES], n=1, cutoff=0.6)
+    near = difflib.get_close_matches(config.model_type, known_types(), n=1, cutoff=0.6)
     remedy = f"did you mean {near[0]!r}?" if near else "if it rotates, add rope_theta to the file"
     raise PeError(
         f"{config.file}: no rotary parameters in it, and model type {config.model_type!r} is not known here; {remedy}"
+    )
+
+
+def preset(name: str, *, layer_type: str | None = None, seq_len: int | None = None) -> Resolved:
+    """The encoding of a well-known model; `name:layer_type` chooses among its tables too.
+
+    Raises PeError for a name that is not known, and as `resolve` does where a layer type or length is needed.
+    """
+    model, _, label = name.partition(":")
+    return resolve_configuration(
+        preset_configuration(model), layer_type=layer_type or label or None, seq_len=seq_len
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.errors import PeError
-from pe_cli.models.read import Configuration
+from pe_cli.models.configuration import Configuration
 
 EVERY_LENGTH = "at every length"  # origin of LongRoPE's policy where a file has one list of divisors
 # What other configurations call the same thing, tried after the model class's own name for it.
@@ -37,7 +37,7 @@ SYNONYMS = {
 
 
 @dataclass(frozen=True)
-class Found:
+class Setting:
     """A value, where it came from, and whether that was a default rather than the file."""
 
     value: Any
@@ -46,7 +46,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class SideTable:
+class ExtraTable:
     """A table by position or by layer that a model has beside its encoding."""
 
     name: str
@@ -99,11 +99,11 @@ class Resolved:
     trained_length: int | None = None
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    side_tables: tuple[SideTable, ...] = ()
+    extra_tables: tuple[ExtraTable, ...] = ()
     axes: int = 1
 
 
-class Ledger:
+class KeyLedger:
     """Looks values up in a configuration and in its model class, and notes their origin."""
 
     def __init__(self, config: Configuration) -> None:
@@ -112,17 +112,17 @@ class Ledger:
         self.warnings: list[str] = []
         self.notes: list[str] = []
 
-    def in_file(self, *keys: str) -> Found | None:
+    def in_file(self, *keys: str) -> Setting | None:
         """The first of the keys (dotted ones reach into nested objects) that the file has and is not null."""
         for key in keys:
             value: Any = self.config.values
             for part in key.split("."):
                 value = value.get(part) if isinstance(value, Mapping) else None
             if value is not None:
-                return Found(value, self.config.key(key))
+                return Setting(value, self.config.key(key))
         return None
 
-    def geometry(self, name: str) -> Found | None:
+    def geometry(self, name: str) -> Setting | None:
         """A size by its usual name: what the file calls it, else what the model class assumes."""
         alias = self.known.aliases.get(name)
         found = self.in_file(*((alias,) if alias else ()), *SYNONYMS.get(name, (name,)))
@@ -130,17 +130,17 @@ class Ledger:
             self.whole(found)
             return found
         if name in self.known.fields:
-            return Found(self.known.fields[name], self.known.described(), assumed=True)
+            return Setting(self.known.fields[name], self.known.described(), assumed=True)
         return None
 
-    def geometry_like(self, name: str) -> Found | None:
+    def geometry_like(self, name: str) -> Setting | None:
         """A value of any type by its own name: the file's, else the model class's."""
         found = self.in_file(name)
         if found is None and name in self.known.fields:
-            found = Found(self.known.fields[name], self.known.described(), assumed=True)
+            found = Setting(self.known.fields[name], self.known.described(), assumed=True)
         return found
 
-    def size(self, name: str) -> Found:
+    def size(self, name: str) -> Setting:
         """A size that is needed."""
         found = self.geometry(name)
         if found is None:
@@ -155,14 +155,14 @@ class Ledger:
             return "without model_type no default is known"
         return f"no default is known for model type {self.config.model_type!r}"
 
-    def record(self, parameter: str, found: Found, called: str | None = None) -> Any:
+    def record(self, parameter: str, found: Setting, called: str | None = None) -> Any:
         """Note where a parameter came from; a default of the model class is a warning."""
         self.origins[parameter] = found.origin
         if found.assumed:
             self.assume(called or parameter, found)
         return found.value
 
-    def assume(self, called: str, found: Found) -> None:
+    def assume(self, called: str, found: Setting) -> None:
         key = self.config.key(called)
         self.warn(f"{key} is not in {self.config.file}: {_shown(found.value)} is {found.origin}")
 
@@ -174,7 +174,7 @@ class Ledger:
         if sentence not in self.notes:
             self.notes.append(sentence)
 
-    def number(self, found: Found, *, positive: bool = True, example: str = "4.0") -> float:
+    def number(self, found: Setting, *, positive: bool = True, example: str = "4.0") -> float:
         """A finite number, an error that names file, key and remedy (such as `example`) otherwise."""
         value = found.value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -183,14 +183,14 @@ class Ledger:
             raise self.wrong(found, "a positive number" if positive else "a finite number", example)
         return value
 
-    def whole(self, found: Found, *, positive: bool = True) -> int:
+    def whole(self, found: Setting, *, positive: bool = True) -> int:
         """A whole number."""
         value = self.number(found, positive=positive, example="8")
         if value != int(value):
             raise self.wrong(found, "a whole number", str(int(value) or 1))
         return int(value)
 
-    def numbers(self, found: Found) -> tuple[float, ...]:
+    def numbers(self, found: Setting) -> tuple[float, ...]:
         """A list of numbers."""
         values = found.value
         if not isinstance(values, (list, tuple)) or not values:
@@ -199,12 +199,12 @@ class Ledger:
             raise self.wrong(found, "a list of finite numbers", "[1.0, 1.02, …]")
         return tuple(values)
 
-    def truth(self, found: Found) -> bool:
+    def truth(self, found: Setting) -> bool:
         if not isinstance(found.value, bool):
             raise self.wrong(found, "true or false", "false")
         return found.value
 
-    def wrong(self, found: Found, wanted: str, example: str) -> PeError:
+    def wrong(self, found: Setting, wanted: str, example: str) -> PeError:
         if found.assumed:
             return PeError(f"{self.config.file}: {_shown(found.value)}, {found.origin}, is not {wanted}")
         last = found.origin.rpartition(".")[2]

@@ -8,8 +8,8 @@ from typing import Any
 
 from pe_cli.errors import PeError, no_such
 from pe_cli.models.layers import Rope
-from pe_cli.models.resolved import Found, Ledger
-from pe_cli.models.schemes import REFUSED_TYPES
+from pe_cli.models.model_types import data
+from pe_cli.models.resolved import KeyLedger, Setting
 from pe_cli.models.sizes import from_fields
 
 TYPES = {
@@ -33,7 +33,7 @@ LARGEST_STRETCH = 1e9  # beyond it the base that dynamic NTK computes is no numb
 LONGROPE_FAMILIES = frozenset({"phi3", "phi4_multimodal"})
 
 
-def scaling_type(ledger: Ledger, rope: Rope) -> tuple[str, Found | None]:
+def scaling_type(ledger: KeyLedger, rope: Rope) -> tuple[str, Setting | None]:
     """The name of the scaling as `rope` calls it, and where it was said."""
     found = rope.find(ledger, "rope_type", "type")
     if found is None:
@@ -43,9 +43,10 @@ def scaling_type(ledger: Ledger, rope: Rope) -> tuple[str, Found | None]:
         return "none", None
     if not isinstance(found.value, str):
         raise ledger.wrong(found, "the name of a scaling", '"yarn"')
-    if found.value in REFUSED_TYPES:
+    refused = data("refused")["rope_types"]
+    if found.value in refused:
         raise PeError(
-            f"{ledger.config.file}: {found.origin} {found.value!r}: the model {REFUSED_TYPES[found.value]}, so no table follows from a configuration"
+            f"{ledger.config.file}: {found.origin} {found.value!r}: the model {refused[found.value]}, so no table follows from a configuration"
         )
     if found.value not in TYPES:
         trouble = no_such("rope_type", found.value, TYPES)
@@ -63,7 +64,7 @@ def scaling_type(ledger: Ledger, rope: Rope) -> tuple[str, Found | None]:
     return name, found
 
 
-def _warn_of_idle(ledger: Ledger, rope: Rope, why: str) -> None:
+def _warn_of_idle(ledger: KeyLedger, rope: Rope, why: str) -> None:
     """Say it where the file has a factor that nothing reads, as the model's code would not."""
     found = rope.find(ledger, "factor")
     if found is not None and not found.assumed:
@@ -76,10 +77,10 @@ BY_LENGTH = {
     "longrope": "chooses its short or long factors by the length",
     "dynamic-ntk": "computes its base from the length",
 }
-Reader = Callable[[Ledger, Rope, dict[str, Any]], None]
+Reader = Callable[[KeyLedger, Rope, dict[str, Any]], None]
 
 
-def scaling(ledger: Ledger, rope: Rope, name: str, seq_len: int | None) -> dict[str, Any]:
+def scaling(ledger: KeyLedger, rope: Rope, name: str, seq_len: int | None) -> dict[str, Any]:
     """The arguments of a scaling, each checked and noted."""
     arguments: dict[str, Any] = {}
     if name in BY_LENGTH:
@@ -94,7 +95,7 @@ def scaling(ledger: Ledger, rope: Rope, name: str, seq_len: int | None) -> dict[
     return arguments
 
 
-def _take(ledger: Ledger, rope: Rope, arguments: dict[str, Any], parameter: str, key: str) -> bool:
+def _take(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any], parameter: str, key: str) -> bool:
     found = rope.find(ledger, key)
     if found is None:
         return False
@@ -103,7 +104,7 @@ def _take(ledger: Ledger, rope: Rope, arguments: dict[str, Any], parameter: str,
     return True
 
 
-def _need(ledger: Ledger, rope: Rope, arguments: dict[str, Any], parameter: str, key: str) -> None:
+def _need(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any], parameter: str, key: str) -> None:
     if not _take(ledger, rope, arguments, parameter, key):
         kind = rope.values.get("rope_type", rope.values.get("type"))
         raise PeError(
@@ -111,7 +112,7 @@ def _need(ledger: Ledger, rope: Rope, arguments: dict[str, Any], parameter: str,
         )
 
 
-def _original(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+def _original(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     """L0: beside the parameters (which wins, as in transformers), in them, or max_position_embeddings."""
     name = "original_max_position_embeddings"
     inside = rope.find(ledger, name)
@@ -130,7 +131,7 @@ def _original(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
     ledger.origins["original_len"] = found.origin
 
 
-def _stretch(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+def _stretch(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     """The factor, or where it is null the quotient of the two lengths."""
     if _take(ledger, rope, arguments, "factor", "factor"):
         return
@@ -141,24 +142,24 @@ def _stretch(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
     )
 
 
-def _linear(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+def _linear(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     _need(ledger, rope, arguments, "factor", "factor")
 
 
-def _dynamic(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+def _dynamic(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     _need(ledger, rope, arguments, "factor", "factor")
     if arguments["factor"] > LARGEST_STRETCH:
-        found = Found(arguments["factor"], ledger.origins["factor"])
+        found = Setting(arguments["factor"], ledger.origins["factor"])
         raise ledger.wrong(found, f"at most {LARGEST_STRETCH:g}", "4.0")
     longest = ledger.size("max_position_embeddings")
     arguments["original_len"] = ledger.record("original_len", longest, "max_position_embeddings")
 
 
-def _ntk(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+def _ntk(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     _need(ledger, rope, arguments, "factor", "alpha")
 
 
-def _yarn(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+def _yarn(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     _original(ledger, rope, arguments)
     _stretch(ledger, rope, arguments)
     for key in ("attention_factor", "mscale", "mscale_all_dim"):
@@ -176,7 +177,7 @@ def _yarn(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
         )
     elif "attention_factor" not in arguments and assumed is not None:
         arguments["attention_factor"] = ledger.record(
-            "attention_factor", Found(assumed, ledger.known.described(), True)
+            "attention_factor", Setting(assumed, ledger.known.described(), True)
         )
     truncate = rope.find(ledger, "truncate")
     if rope.outer:
@@ -187,7 +188,7 @@ def _yarn(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
                 "layer types only and would round the range (--truncate gives its table)"
             )
         elif beside is not None:
-            truncate = Found(beside, f"{rope.path.rpartition('.')[0]}.truncate")
+            truncate = Setting(beside, f"{rope.path.rpartition('.')[0]}.truncate")
     if truncate is not None:
         arguments["truncate"] = ledger.truth(truncate)
         ledger.origins["truncate"] = truncate.origin
@@ -199,13 +200,13 @@ def _yarn(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
         ledger.origins["attention_factor"] = "0.07 ln(factor) + 1, the rule of TeleChat3"
 
 
-def _by_every_label(ledger: Ledger, rope: Rope) -> bool:
+def _by_every_label(ledger: KeyLedger, rope: Rope) -> bool:
     """Whether the file has parameters for each layer type: DeepSeek-V4 then takes them as they are, and sets its own
     magnitude only where it spreads flat ones over the layer types itself."""
     return bool(rope.outer) and all(isinstance(rope.outer.get(label), dict) for label in ledger.known.labels)
 
 
-def _longrope(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+def _longrope(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     _original(ledger, rope, arguments)
     _stretch(ledger, rope, arguments)
     if not _take(ledger, rope, arguments, "attention_factor", "attention_factor"):
@@ -220,7 +221,7 @@ def _longrope(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
         ledger.origins[key] = found.origin
 
 
-def _magnitude_by_length(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+def _magnitude_by_length(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     """PhiMoE has a magnitude for each of its lists of factors."""
     side = "long" if arguments["seq_len"] > arguments["original_len"] else "short"
     if _take(ledger, rope, arguments, "attention_factor", f"{side}_mscale") and side == "long":
@@ -230,14 +231,14 @@ def _magnitude_by_length(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) 
         )
 
 
-def _llama3(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+def _llama3(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     _need(ledger, rope, arguments, "factor", "factor")
     _need(ledger, rope, arguments, "low_freq_factor", "low_freq_factor")
     _need(ledger, rope, arguments, "high_freq_factor", "high_freq_factor")
     _original(ledger, rope, arguments)
 
 
-def _proportional(ledger: Ledger, rope: Rope, arguments: dict[str, Any]) -> None:
+def _proportional(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     _take(ledger, rope, arguments, "factor", "factor")
 
 

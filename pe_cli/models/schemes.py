@@ -1,303 +1,212 @@
-"""Models that do not rotate: which of their configurations means which encoding, or where their learned table lies."""
+"""From a configuration of a model that does not rotate to its encoding, or to where its learned table lies."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from pe_cli.models.image_schemes import IMAGES
-from pe_cli.models.scheme import Scheme, fairseq, learned, nowhere, sinusoidal
-from pe_cli.models.speech_schemes import SPEECH
+from pe_cli.errors import PeError
+from pe_cli.models import layers
+from pe_cli.models.axes import grid_of
+from pe_cli.models.model_types import NULL_SPEAKS, Scheme, data, schemes
+from pe_cli.models.resolved import SYNONYMS, KeyLedger, LearnedTableError, Resolved, Setting
 
-T5_TAKES = {
-    "num_buckets": ("relative_attention_num_buckets", 32),
-    "max_distance": ("relative_attention_max_distance", 128),
-}
-DEBERTA_TAKES = {
-    "position_buckets": ("position_buckets", -1),
-    "max_relative_positions": ("max_relative_positions", -1),
-}
-DEBERTA_LENGTH: dict[str, tuple[str, int] | None] = {
-    "max_relative_positions": ("max_position_embeddings", 512)
-}
-T5_BIAS = "block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+ROTATES = frozenset({"rotary", "rope"})
+SHAW = frozenset({"relative_key", "relative_key_query"})
 
 
-def _t5(source: str, bias: str = T5_BIAS) -> tuple[Scheme, ...]:
-    table = f"the learned bias is the tensor that ends in {bias}: `pe gen t5 --table FILE:TENSOR` expands it"
-    both = {"takes": T5_TAKES, "source": source}
-    return (
-        Scheme("t5", label="encoder", fixed={"bidirectional": True}, note=table, **both),  # type: ignore[arg-type]
-        Scheme("t5", label="decoder", fixed={"bidirectional": False}, note=table, **both),  # type: ignore[arg-type]
+def labels_of(model_type: str) -> tuple[str, ...]:
+    """What `--layer-type` may name in a model that does not rotate, or only in part."""
+    return tuple(dict.fromkeys(scheme.label for scheme in schemes(model_type) if scheme.label))
+
+
+def warn_of_silence(ledger: KeyLedger) -> None:
+    """Say it where a model turns only if its file says so, and it does not."""
+    condition = data("refused")["turns_only_if"].get(ledger.config.model_type)
+    if condition is None:
+        return
+    key, turning, why = condition
+    found = ledger.in_file(key)
+    if found is None or found.value not in turning:
+        silent = found is None and key not in ledger.config.values
+        said = "is not in" if silent else f"is {json.dumps(found and found.value)} in"
+        ledger.warn(
+            f"{ledger.config.key(key)} {said} {ledger.config.file}: {why}; this is the table of a model that turns"
+        )
+
+
+def chosen_scheme(ledger: KeyLedger, layer_type: str | None) -> Scheme | None:
+    """What the model uses instead of rotation, if it does."""
+    known = schemes(ledger.config.model_type)
+    fitting = [scheme for scheme in known if _applies(ledger, scheme)]
+    kind = ledger.in_file(*sorted(NULL_SPEAKS))
+    if kind is not None and _is_one_of(kind.value, ROTATES):
+        fitting = [scheme for scheme in fitting if layer_type and scheme.label == layer_type]
+    if not fitting:
+        _refuse_unknown_value(ledger, known)
+        return None
+    if (
+        kind is not None
+        and _is_one_of(kind.value, SHAW)
+        and not any(NULL_SPEAKS & s.when.keys() for s in fitting)
+    ):
+        raise PeError(
+            f"{ledger.config.file}: {kind.origin} {kind.value!r} is Shaw's relative encoding, with a learned table that ends in "
+            "attention.self.distance_embedding.weight; `pe gen shaw` makes its index"
+        )
+    labels = [s.label for s in fitting if s.label]
+    if layer_type is not None:
+        named = [s for s in fitting if s.label == layer_type]
+        if not named:
+            raise layers.no_layer_type(ledger, layer_type, labels)
+        return named[0]
+    if len(labels) > 1:
+        ledger.warn(
+            f"{ledger.config.model_type} has a table each for {' and '.join(labels)}: this is the {labels[0]}'s (--layer-type)"
+        )
+    return fitting[0]
+
+
+def _is_one_of(value: Any, names: frozenset[str]) -> bool:
+    return isinstance(value, str) and value in names
+
+
+def _applies(ledger: KeyLedger, scheme: Scheme) -> bool:
+    for key, (values, default) in scheme.when.items():
+        found = ledger.in_file(key)
+        value = default if found is None else found.value
+        if found is None and key in NULL_SPEAKS and key in ledger.config.values:
+            value = None
+        if not any(value is wanted or (value == wanted and type(value) is type(wanted)) for wanted in values):
+            return False
+    return True
+
+
+def _refuse_unknown_value(ledger: KeyLedger, known: tuple[Scheme, ...]) -> None:
+    """Raise where the file names an encoding that the model does not have."""
+    wanted: dict[str, list[str]] = {}
+    for scheme in known:
+        for key, (values, _) in scheme.when.items():
+            wanted.setdefault(key, []).extend(value for value in values if isinstance(value, str))
+    for key, names in wanted.items():
+        found = ledger.in_file(key)
+        if names and found is not None and not _is_one_of(found.value, ROTATES):
+            condition = data("refused")["turns_only_if"].get(ledger.config.model_type)
+            turning = condition[1] if condition else ("rotary",)
+            if ledger.known.theta is not None:
+                names.extend(str(value) for value in turning)
+            raise ledger.wrong(found, "one of " + ", ".join(dict.fromkeys(names)), f'"{names[0]}"')
+
+
+def from_scheme(ledger: KeyLedger, scheme: Scheme) -> Resolved:
+    """The encoding of a scheme, with its arguments. Raises PeError where there is no table to make."""
+    config = ledger.config
+    parameters = _parameters(ledger, scheme)
+    if scheme.encoding == "learned":
+        raise _learned_table(ledger, scheme, parameters)
+    if scheme.encoding in ("none", "elsewhere"):
+        spelled = {name: _spelled(name, value) for name, value in parameters.items()}
+        raise PeError(f"{config.file}: {config.model_type} {scheme.note.format(**spelled)}")
+    if scheme.note:
+        ledger.note(scheme.note)
+    return Resolved(
+        file=config.file,
+        encoding=scheme.encoding,
+        parameters=parameters,
+        origins=ledger.origins,
+        model_type=config.model_type,
+        component=config.path,
+        layer_type=scheme.label or None,
+        layer_types=labels_of(config.model_type),
+        warnings=tuple(ledger.warnings),
+        notes=tuple(ledger.notes),
     )
 
 
-def _bert(source: str, **rest: Any) -> tuple[Scheme, ...]:
-    where = "embeddings.position_embeddings.weight"
-    return (learned(where, "max_position_embeddings", "hidden_size", source, **rest),)
-
-
-def _bart(source: str, offset: int) -> tuple[Scheme, ...]:
-    return (learned("embed_positions.weight", "max_position_embeddings", "d_model", source, offset),)
-
-
-def _wpe(source: str) -> tuple[Scheme, ...]:
-    return (learned("wpe.weight", "n_positions", "n_embd", source),)
-
-
-SCHEMES: dict[str, tuple[Scheme, ...]] = {
-    **SPEECH,
-    **IMAGES,
-    "bloom": (
-        Scheme(
-            "alibi", "modeling_bloom.py, build_alibi_tensor", takes={"heads": ("n_head", 8)}, fixed={"form": "key"}
-        ),
-    ),
-    "baichuan": (
-        Scheme(
-            "alibi",
-            "modeling_baichuan.py of baichuan-inc/Baichuan-13B-Base, _gen_alibi_mask",
-            when={"hidden_size": ((5120,), 4096)},
-            takes={"heads": ("num_attention_heads", 40)},
-            fixed={"form": "matrix", "bidirectional": False},
-            note="Baichuan of hidden_size 5120 (13B) adds ALiBi; that of 4096 (7B) rotates",
-        ),
-    ),
-    "mpt": (
-        Scheme(
-            "alibi",
-            "modeling_mpt.py, build_mpt_alibi_tensor",
-            when={"attn_config.alibi": ((True,), True)},
-            takes={"heads": ("n_heads", 16), "bias_max": ("attn_config.alibi_bias_max", 8.0)},
-            fixed={"form": "mpt"},
-        ),
-        learned("wpe.weight", "max_seq_len", "d_model", "llm-foundry, modeling_mpt.py"),
-    ),
-    **{
-        name: (
-            Scheme(
-                "alibi",
-                f"{source}, build_alibi_tensor",
-                when={"alibi": ((True,), False)},
-                takes={"heads": (key, heads)},
-                fixed={"form": "key"},
-                note="Falcon computes this bias in bfloat16 and divides it by sqrt(head_dim) with the logits",
-            ),
+def _parameters(ledger: KeyLedger, scheme: Scheme) -> dict[str, Any]:
+    parameters: dict[str, Any] = dict(scheme.fixed)
+    for name in scheme.fixed:
+        ledger.origins[name] = scheme.source
+    for name, (key, default) in scheme.takes.items():
+        found = _taken(ledger, key, default)
+        if found is not None and name in scheme.below_one and found.value < 1:
+            found = _instead(ledger, found, key, scheme.below_one[name])
+        if found is not None:
+            parameters[name] = ledger.record(name, found, key)
+    if scheme.grid is not None:
+        image, patch = (
+            ledger.in_file(key) or _assumed(ledger, key, default)
+            for key, default in zip(("image_size", "patch_size"), scheme.grid, strict=True)
         )
-        for name, source, key, heads in (
-            ("falcon", "modeling_falcon.py", "num_attention_heads", 71),
-            ("RefinedWebModel", "modelling_RW.py of tiiuae/falcon-7b", "n_head", 71),
-            ("RefinedWeb", "modelling_RW.py of tiiuae/falcon-40b", "n_head", 128),
-        )
-    },
-    "t5": _t5("modeling_t5.py"),
-    "mt5": _t5("modeling_mt5.py"),
-    "umt5": _t5("modeling_umt5.py", "block.N.layer.0.SelfAttention.relative_attention_bias.weight, one per layer"),
-    "longt5": _t5("modeling_longt5.py"),
-    "switch_transformers": _t5("modeling_switch_transformers.py"),
-    "udop": _t5("modeling_udop.py"),
-    "pop2piano": _t5("modeling_pop2piano.py"),
-    "pix2struct_text_model": (
-        Scheme(
-            "t5",
-            "modeling_pix2struct.py",
-            takes=T5_TAKES,
-            fixed={"bidirectional": False},
-            note="the learned bias is layer.0.self_attention.attention.relative_attention_bias.weight",
-        ),
-    ),
-    **{
-        name: (
-            Scheme(
-                "t5",
-                f"modeling_{name}.py, relative_position_bucket",
-                when={"has_relative_attention_bias": ((True,), True)},
-                takes={"num_buckets": ("rel_pos_bins", 32), "max_distance": ("max_rel_pos", 128)},
-                fixed={"bidirectional": True},
-                note="the learned bias is rel_pos_bias.weight; learned absolute tables and the boxes of the words are added too",
-            ),
-            *_bert(f"modeling_{name}.py"),
-        )
-        for name in ("layoutlmv2", "layoutlmv3")
-    },
-    "mpnet": (
-        Scheme(
-            "t5",
-            "modeling_mpnet.py, relative_position_bucket",
-            takes={"num_buckets": ("relative_attention_num_buckets", 32)},
-            fixed={"bidirectional": True, "max_distance": 128},
-            note="the learned bias is encoder.relative_attention_bias.weight; MPNet adds a learned absolute table too",
-        ),
-    ),
-    "deberta-v2": (
-        Scheme("deberta", "modeling_deberta_v2.py", when={"relative_attention": ((True,), False)}, takes=DEBERTA_TAKES, below_one=DEBERTA_LENGTH),
-        *_bert("modeling_deberta_v2.py"),
-    ),
-    "deberta": (
-        Scheme(
-            "deberta",
-            "modeling_deberta.py",
-            when={"relative_attention": ((True,), False)},
-            takes={"max_relative_positions": ("max_relative_positions", -1)},
-            below_one=DEBERTA_LENGTH,
-            fixed={"position_buckets": 0},
-        ),
-        *_bert("modeling_deberta.py"),
-    ),
-    "m2m_100": (fairseq("modeling_m2m_100.py"),),
-    "nllb-moe": (fairseq("modeling_nllb_moe.py"),),
-    "xglm": (fairseq("modeling_xglm.py"),),
-    "fsmt": (fairseq("modeling_fsmt.py"),),
-    "kosmos-2_text_model": (fairseq("modeling_kosmos2.py", "embed_dim", 2048),),
-    "kosmos_2_text_model": (fairseq("modeling_kosmos2.py", "embed_dim", 2048),),
-    "kosmos_2_5_text_model": (fairseq("modeling_kosmos2_5.py", "embed_dim", 1536),),
-    "marian": (sinusoidal("modeling_marian.py", "paper-cat", "d_model", 1024),),
-    "pegasus": (sinusoidal("modeling_pegasus.py", "paper-cat", "d_model", 1024),),
-    "pegasus_x": (sinusoidal("modeling_pegasus_x.py", "t2t", "d_model", 1024),),
-    "informer": (sinusoidal("modeling_informer.py", "paper-cat", "d_model", 64),),
-    "autoformer": (sinusoidal("modeling_autoformer.py", "paper-cat", "d_model", 64),),
-    "time_series_transformer": (sinusoidal("modeling_time_series_transformer.py", "paper-cat", "d_model", 64),),
-    "tipsv2_text_model": (sinusoidal("modeling_tipsv2.py", "t2t", "hidden_size", 768),),
-    "timesfm": (
-        Scheme(
-            "sinusoidal",
-            "modeling_timesfm.py, TimesFmPositionalEmbedding",
-            when={"use_positional_embedding": ((True,), False), "min_timescale": ((1,), 1)},
-            takes={"dim": ("hidden_size", 1280), "base": ("max_timescale", 10000.0)},
-            fixed={"style": "t2t"},
-        ),
-        nowhere(
-            "modeling_timesfm.py",
-            "adds a sinusoidal table with wavelengths of its own: `pe gen sinusoidal --style t2t` has it for min_timescale 1 only",
-            when={"use_positional_embedding": ((True,), False)},
-        ),
-        nowhere("modeling_timesfm.py", "has no positions unless use_positional_embedding is true in its file"),
-    ),
-    "ctrl": (sinusoidal("modeling_ctrl.py", "paper-cat", "n_embd", 1280),),
-    "distilbert": (
-        Scheme(
-            "sinusoidal",
-            "modeling_distilbert.py, create_sinusoidal_embeddings",
-            when={"sinusoidal_pos_embds": ((True,), False)},
-            takes={"dim": ("dim", 768)},
-            fixed={"style": "paper"},
-            note="these are initial values: checkpoints hold the table as embeddings.position_embeddings.weight",
-        ),
-        learned("embeddings.position_embeddings.weight", "max_position_embeddings", "dim", "modeling_distilbert.py"),
-    ),
-    **{
-        name: (
-            sinusoidal(
-                f"modeling_{name}.py, create_sinusoidal_embeddings",
-                "paper",
-                "emb_dim",
-                2048,
-                when={"sinusoidal_embeddings": ((True,), False)},
-            ),
-            learned("position_embeddings.weight", "max_position_embeddings", "emb_dim", f"modeling_{name}.py"),
-        )
-        for name in ("xlm", "flaubert")
-    },
-    "transfo-xl": (
-        Scheme(
-            "transformer-xl",
-            "modeling_transfo_xl.py of transformers 4",
-            takes={"dim": ("d_model", 1024), "clamp_len": ("clamp_len", 1000)},
-            below_one={"clamp_len": None},
-        ),
-    ),
-    "xlnet": tuple(
-        Scheme(
-            "transformer-xl",
-            "modeling_xlnet.py, relative_positional_encoding",
-            when={"attn_type": ((kind,), "bi")},
-            takes={"dim": ("d_model", 1024), "clamp_len": ("clamp_len", -1)},
-            below_one={"clamp_len": None},
-            fixed={"style": "xlnet", "bidirectional": kind == "bi"},
-        )
-        for kind in ("bi", "uni")
-    ),
-    "led": tuple(
-        learned(f"{side}.embed_positions.weight", f"max_{side}_position_embeddings", "d_model", "modeling_led.py", label=side)
-        for side in ("encoder", "decoder")
-    ),
-    "reformer": (
-        Scheme(
-            "elsewhere",
-            "modeling_reformer.py, AxialPositionEmbeddings",
-            when={"axial_pos_embds": ((True,), True)},
-            takes={"shape": ("axial_pos_shape", (64, 64)), "dims": ("axial_pos_embds_dim", (64, 192))},
-            note="has learned axial tables, the tensors that end in position_embeddings.weights.0 and .1; "
-            "`pe gen axial --shape {shape} --dims {dims}` makes tables of their shapes",
-        ),
-        learned("position_embeddings.embedding.weight", "max_position_embeddings", "hidden_size", "modeling_reformer.py"),
-    ),
-    "perceiver": (
-        Scheme(
-            "elsewhere",
-            "modeling_perceiver.py",
-            note="has its positions in its preprocessor: learned rows for text, the tensor that ends in "
-            "input_preprocessor.position_embeddings.weight, and Fourier features (`pe gen fourier`) or learned rows for images",
-        ),
-    ),
-    **{
-        name: (nowhere(f"modeling_{name}.py", "has no encoding of positions: its recurrent layers know the order"),)
-        for name in ("jamba", "nemotron_h", "mamba", "mamba2", "falcon_mamba")
-    },
-    "gpt2": _wpe("modeling_gpt2.py"),
-    "gpt_bigcode": _wpe("modeling_gpt_bigcode.py"),
-    "openai-gpt": (learned("positions_embed.weight", "n_positions", "n_embd", "modeling_openai.py"),),
-    "gpt_neo": (learned("wpe.weight", "max_position_embeddings", "hidden_size", "modeling_gpt_neo.py"),),
-    "opt": (learned("decoder.embed_positions.weight", "max_position_embeddings", "hidden_size", "modeling_opt.py", 2),),
-    "biogpt": (learned("embed_positions.weight", "max_position_embeddings", "hidden_size", "modeling_biogpt.py", 2),),
-    **{name: _bart(f"modeling_{name}.py", 2) for name in ("bart", "mbart", "plbart", "mvp", "trocr")},
-    **{name: _bart(f"modeling_{name.replace('-', '_')}.py", 0) for name in ("blenderbot", "blenderbot-small", "bigbird_pegasus")},
-    "bert": (
-        Scheme(
-            "alibi",
-            "modeling_bert.py of jinaai/jina-bert-implementation, rebuild_alibi_tensor",
-            when={"position_embedding_type": (("alibi",), "absolute")},
-            takes={"heads": ("num_attention_heads", 12)},
-            fixed={"form": "matrix", "bidirectional": True},
-        ),
-        *_bert("modeling_bert.py"),
-    ),
-    "esm": _bert("modeling_esm.py", offset=2, counted=True, when={"position_embedding_type": (("absolute",), "rotary")}),
-    "granitemoehybrid": (
-        nowhere(
-            "modeling_granitemoehybrid.py",
-            "has position_embedding_type 'nope' in its file: its attention has no encoding of positions",
-            when={"position_embedding_type": (("nope",), "rope")},
-        ),
-    ),
-    **{
-        name: _bert(f"modeling_{name.replace('-', '_')}.py")
-        for name in ("albert", "electra", "layoutlm", "mobilebert", "rembert", "squeezebert", "ernie", "big_bird", "megatron-bert")
-    },
-    **{
-        name: _bert(f"modeling_{name.replace('-', '_')}.py", offset=2, counted=True)
-        for name in ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "ibert", "data2vec-text")
-    },
-    **{
-        name: (learned("embeddings.position_embedding.weight", "max_position_embeddings", "hidden_size", f"modeling_{name.partition('_')[0]}.py"),)
-        for name in ("clip_text_model", "siglip_text_model", "metaclip_2_text_model", "siglip2_text_model")
-    },
-}  # fmt: skip
+        parameters["grid"] = grid_of(ledger, image, patch)
+    return parameters
 
-# Rotary models whose class turns only if the file says so: (key, values that do, what else).
-SILENT = {
-    "esm": ("position_embedding_type", ("rotary",), "EsmConfig's own default is 'absolute', a learned table"),
-    "granitemoehybrid": ("position_embedding_type", ("rope",), "GraniteMoeHybridModel turns for 'rope' only, else it has no positions"),
-    "zamba2": ("use_mem_rope", (True,), "Zamba2 turns only where it is true, else it has no positions"),
-}  # fmt: skip
-# Rotary models whose tables are no function of their configuration.
-REFUSED = {
-    "mistral_large4_text": "multiplies its frequencies by exp(alpha), and alpha is learned: it is the tensor that ends in rotary_emb.alpha",
-    "musicflamingo": "turns by the time stamps of the audio, which are data",
-    "esmfold2": "turns by the coordinates of atoms, which are data",
-    "EsmFold2AtomEncoderConfig": "turns by the coordinates of atoms, which are data",
-}
-REFUSED_TYPES = {
-    "fope": "mixes frequencies by learned matrices for each head (FoPE)",
-    "fourier": "mixes frequencies by learned matrices for each head (FoPE)",
-    "carope": "computes its frequencies from each token (CARoPE)",
-}
+
+def _assumed(ledger: KeyLedger, key: str, default: Any) -> Setting:
+    found = Setting(default, f"the default of model type {ledger.config.model_type!r}", assumed=True)
+    ledger.assume(key, found)
+    return found
+
+
+def _taken(ledger: KeyLedger, key: str, default: Any) -> Setting | None:
+    """A value as the scheme takes it: checked, and the default of the class where the file is silent."""
+    found = ledger.in_file(key, *_other_names(key))
+    if found is None and default is None:
+        return None
+    if found is None:
+        default = tuple(default) if isinstance(default, list) else default
+        return Setting(default, f"the default of model type {ledger.config.model_type!r}", assumed=True)
+    if isinstance(default, list):
+        return replace(found, value=tuple(int(size) for size in ledger.numbers(found)))
+    if isinstance(default, float):
+        ledger.number(found, positive=False)
+        return found
+    return replace(found, value=ledger.whole(found, positive=False))
+
+
+def _instead(ledger: KeyLedger, found: Setting, key: str, other: tuple[str, int] | None) -> Setting | None:
+    """What a value below 1 means: nothing, or the value of another key."""
+    if other is None:
+        return None
+    name, default = other
+    taken = _taken(ledger, name, default)
+    assert taken is not None
+    if taken.assumed:
+        ledger.assume(name, taken)
+    origin = f"{name}, {taken.origin}" if taken.assumed else taken.origin
+    return Setting(ledger.whole(taken), f"{origin}, since {key} is {found.value}")
+
+
+def _spelled(name: str, value: Any) -> str:
+    """A value as an option takes it."""
+    between = "x" if name == "grid" else ","
+    return between.join(str(part) for part in value) if isinstance(value, tuple) else str(value)
+
+
+def _other_names(key: str) -> tuple[str, ...]:
+    """Other names of a size, for configurations of another age."""
+    for names in SYNONYMS.values():
+        if key in names:
+            return names
+    return ()
+
+
+def _learned_table(ledger: KeyLedger, scheme: Scheme, sizes: Mapping[str, Any]) -> LearnedTableError:
+    config = ledger.config
+    rows, dim = sizes.get("rows"), sizes.get("dim")
+    more = 0 if scheme.counted else scheme.offset
+    shape = (rows + more, dim) if isinstance(rows, int) and isinstance(dim, int) else None
+    sized = f" of shape {shape}" if shape else ""
+    front = f", with {scheme.offset} rows in front of position 0" if scheme.offset else ""
+    return LearnedTableError(
+        f"{config.file}: {config.model_type} has a learned table{sized}{front}: its positions are learned, so they cannot be computed from the "
+        f"configuration; they are in the checkpoint, in the tensor whose name ends in {scheme.where} (`pe inspect CHECKPOINT` "
+        "finds it, `pe extend` lengthens it)",
+        file=config.file,
+        model_type=config.model_type,
+        component=config.path,
+        where=scheme.where,
+        shape=shape,
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pe_cli.errors import PeError
-from pe_cli.models.defaults import Defaults
 from pe_cli.models.layers import Rope, first_layer
-from pe_cli.models.resolved import Found, Ledger
+from pe_cli.models.model_types import Defaults
+from pe_cli.models.resolved import KeyLedger, Setting
 
 FALLBACK_THETA = 10000.0
 WIDEST = 1 << 16
@@ -35,7 +35,7 @@ PART_OF_CLASS = frozenset({"deepseek_v4"})
 ROTARY_DIM_COUNTS = frozenset({"gptj", "codegen", "phi-msft", "", "minimax_m2", "qwen"})
 
 
-def at_layer(ledger: Ledger, found: Found, label: str | None) -> Found:
+def at_layer(ledger: KeyLedger, found: Setting, label: str | None) -> Setting:
     """The entry of a list with one entry for each layer, for the first layer of this type."""
     first = first_layer(ledger, label)
     if first >= len(found.value):
@@ -43,10 +43,10 @@ def at_layer(ledger: Ledger, found: Found, label: str | None) -> Found:
             f"{ledger.config.file}: {found.origin} has {len(found.value)} entries, but layer {first} is the first of {label}; "
             "it needs one for each layer"
         )
-    return Found(found.value[first], f"{found.origin}.{first}", found.assumed)
+    return Setting(found.value[first], f"{found.origin}.{first}", found.assumed)
 
 
-def base(ledger: Ledger, rope: Rope, label: str | None) -> float:
+def base(ledger: KeyLedger, rope: Rope, label: str | None) -> float:
     """θ, with the loud default of the model type where the file has none."""
     own = None if rope.assumed else rope.find(ledger, "rope_theta", "base")
     found = own or _beside(ledger, label) or _assumed_theta(ledger, rope, label)
@@ -57,7 +57,7 @@ def base(ledger: Ledger, rope: Rope, label: str | None) -> float:
     ratio = ledger.in_file("rope_ratio")
     if ratio is not None:
         theta *= ledger.number(ratio)
-        found = Found(theta, f"{found.origin}, times {ratio.origin}")
+        found = Setting(theta, f"{found.origin}, times {ratio.origin}")
         ledger.origins["base"] = found.origin
         return theta
     ledger.record("base", found, "rope_theta")
@@ -68,7 +68,7 @@ def base(ledger: Ledger, rope: Rope, label: str | None) -> float:
     return theta
 
 
-def _beside(ledger: Ledger, label: str | None) -> Found | None:
+def _beside(ledger: KeyLedger, label: str | None) -> Setting | None:
     layers = ledger.in_file("layer_rope_theta")
     if layers is not None and isinstance(layers.value, list):
         thetas = sorted({theta for theta in ledger.numbers(layers) if theta})
@@ -78,7 +78,7 @@ def _beside(ledger: Ledger, label: str | None) -> Found | None:
                 "make each with `pe gen rope --base`"
             )
         if thetas:
-            return Found(thetas[0], layers.origin)
+            return Setting(thetas[0], layers.origin)
     keys = THETA_KEYS.get(label, THETA_KEYS[None])
     found = ledger.in_file(*keys)
     if found is None and label not in (None, "full_attention", "main") and _one_theta(ledger.known):
@@ -92,7 +92,7 @@ def _one_theta(known: Defaults) -> bool:
     return len(thetas) < 2
 
 
-def _assumed_theta(ledger: Ledger, rope: Rope, label: str | None) -> Found:
+def _assumed_theta(ledger: KeyLedger, rope: Rope, label: str | None) -> Setting:
     known = ledger.known
     own = (known.rope or {}).get(label) if label else known.rope
     for value in (
@@ -100,14 +100,14 @@ def _assumed_theta(ledger: Ledger, rope: Rope, label: str | None) -> Found:
         (own or {}).get("rope_theta") if isinstance(own, Mapping) else None,
     ):
         if value is not None:
-            return Found(value, known.described(), assumed=True)
+            return Setting(value, known.described(), assumed=True)
     for value in (known.fields.get("rope_theta"), known.theta):
         if isinstance(value, (int, float)):
-            return Found(value, known.described(), assumed=True)
-    return Found(FALLBACK_THETA, known.described(), assumed=True)
+            return Setting(value, known.described(), assumed=True)
+    return Setting(FALLBACK_THETA, known.described(), assumed=True)
 
 
-def width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple[int, float | None]:
+def width(ledger: KeyLedger, rope: Rope, label: str | None, scaling: str) -> tuple[int, float | None]:
     """(rotary width, part of the head that turns); the part is for `proportional`, where the width stays the head's."""
     dim, part = _width(ledger, rope, label, scaling)
     if not 1 <= dim <= WIDEST:
@@ -117,7 +117,7 @@ def width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple[
     return int(dim), part
 
 
-def _width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple[float, float | None]:
+def _width(ledger: KeyLedger, rope: Rope, label: str | None, scaling: str) -> tuple[float, float | None]:
     """The width as computed, which may be larger than any whole number that a table can have."""
     direct = ledger.in_file("qk_rope_head_dim") or from_fields(ledger, "qk_rope_head_dim")
     rotary = ledger.in_file("rotary_dim") or from_fields(ledger, "rotary_dim")
@@ -148,7 +148,7 @@ def _width(ledger: Ledger, rope: Rope, label: str | None, scaling: str) -> tuple
     return ledger.whole(head) * part, None
 
 
-def _rotated_part(ledger: Ledger, direct: Found, partial: Found | None) -> float:
+def _rotated_part(ledger: KeyLedger, direct: Setting, partial: Setting | None) -> float:
     """The rotated channels of a head whose other channels are kept apart (multi-head latent attention)."""
     value = _recorded(ledger, direct, "qk_rope_head_dim")
     reads_part = (
@@ -160,18 +160,18 @@ def _rotated_part(ledger: Ledger, direct: Found, partial: Found | None) -> float
     return value * ledger.number(partial)
 
 
-def _recorded(ledger: Ledger, found: Found, called: str) -> int:
+def _recorded(ledger: KeyLedger, found: Setting, called: str) -> int:
     value = ledger.whole(found)
     ledger.record("dim", found, called)
     return value
 
 
-def from_fields(ledger: Ledger, name: str) -> Found | None:
+def from_fields(ledger: KeyLedger, name: str) -> Setting | None:
     value = ledger.known.fields.get(name)
-    return None if value is None else Found(value, ledger.known.described(), assumed=True)
+    return None if value is None else Setting(value, ledger.known.described(), assumed=True)
 
 
-def _partial(ledger: Ledger, rope: Rope, label: str | None) -> Found | None:
+def _partial(ledger: KeyLedger, rope: Rope, label: str | None) -> Setting | None:
     found = rope.find(ledger, "partial_rotary_factor") if not rope.assumed else None
     found = found or ledger.in_file(*PARTIAL_KEYS)
     layers = ledger.in_file("partial_rotary_factors")
@@ -184,13 +184,13 @@ def _partial(ledger: Ledger, rope: Rope, label: str | None) -> Found | None:
         default = (ledger.known.rope or {}).get(label or "") or {}
     assumed = default.get("partial_rotary_factor")
     if assumed is not None:
-        return Found(assumed, ledger.known.described(), assumed=True)
+        return Setting(assumed, ledger.known.described(), assumed=True)
     if ledger.known.partial is not None:
-        return Found(ledger.known.partial, ledger.known.described(), assumed=True)
+        return Setting(ledger.known.partial, ledger.known.described(), assumed=True)
     return None
 
 
-def head_dim(ledger: Ledger, label: str | None) -> Found:
+def head_dim(ledger: KeyLedger, label: str | None) -> Setting:
     """The width of a head: said, assumed by the class, or hidden_size / num_attention_heads."""
     own = ledger.known.head_dims.get(label or "")
     found = _by_layer(ledger, label)
@@ -200,12 +200,12 @@ def head_dim(ledger: Ledger, label: str | None) -> Found:
         ledger.whole(found)
         return found
     if own is not None:
-        return Found(own, ledger.known.described(), assumed=True)
+        return Setting(own, ledger.known.described(), assumed=True)
     memory = _memory_head(ledger)
     if memory is not None:
         return memory
     if "head_dim" not in ledger.config.values and "head_dim" in ledger.known.fields:
-        return Found(ledger.known.fields["head_dim"], ledger.known.described(), assumed=True)
+        return Setting(ledger.known.fields["head_dim"], ledger.known.described(), assumed=True)
     hidden, heads = ledger.size("hidden_size"), ledger.size("num_attention_heads")
     for name, value in (("hidden_size", hidden), ("num_attention_heads", heads)):
         if value.assumed:
@@ -214,12 +214,12 @@ def head_dim(ledger: Ledger, label: str | None) -> Found:
     origin = (
         f"{_name(hidden, 'hidden_size')} {hidden.value} / {_name(heads, 'num_attention_heads')} {heads.value}"
     )
-    return Found(
+    return Setting(
         times * ledger.whole(hidden) // ledger.whole(heads), f"{times} * {origin}" if times > 1 else origin
     )
 
 
-def _memory_head(ledger: Ledger) -> Found | None:
+def _memory_head(ledger: KeyLedger) -> Setting | None:
     """The head of the memory attention of SAM 2 video models, which is what turns there."""
     names = (
         "memory_attention_hidden_size",
@@ -230,21 +230,21 @@ def _memory_head(ledger: Ledger) -> Found | None:
     if hidden is None or rate is None or heads is None:
         return None
     width = ledger.whole(hidden) // (ledger.whole(rate) * ledger.whole(heads))
-    return Found(width, f"{names[0]} {hidden.value} / ({names[1]} {rate.value} * {names[2]} {heads.value})")
+    return Setting(width, f"{names[0]} {hidden.value} / ({names[1]} {rate.value} * {names[2]} {heads.value})")
 
 
-def _name(found: Found, usual: str) -> str:
+def _name(found: Setting, usual: str) -> str:
     return usual if found.assumed else found.origin
 
 
-def _said(ledger: Ledger) -> Found | None:
+def _said(ledger: KeyLedger) -> Setting | None:
     alias = ledger.known.aliases.get("head_dim")
     return ledger.in_file(
         *((alias,) if alias else ()), "head_dim", "kv_channels", "head_size", "attention_head_dim"
     )
 
 
-def _by_layer(ledger: Ledger, label: str | None) -> Found | None:
+def _by_layer(ledger: KeyLedger, label: str | None) -> Setting | None:
     """A head width that differs by layer type: `per_layer_config`, or `global_head_dim` for full attention."""
     layers = ledger.config.values.get("per_layer_config")
     if label and isinstance(layers, Mapping):
@@ -256,7 +256,7 @@ def _by_layer(ledger: Ledger, label: str | None) -> Found | None:
                 and isinstance(own, Mapping)
                 and own.get("head_dim")
             ):
-                return Found(own["head_dim"], ledger.config.key(f"per_layer_config.{index}.head_dim"))
+                return Setting(own["head_dim"], ledger.config.key(f"per_layer_config.{index}.head_dim"))
         if layers and "head_dim" in ledger.config.values:
             return ledger.in_file("head_dim")
     return ledger.in_file("global_head_dim") if label == "full_attention" else None

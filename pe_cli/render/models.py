@@ -15,7 +15,7 @@ SHOWN_PAIRS = 16
 
 
 def show_model(report: Mapping[str, Any]) -> None:
-    """Print the whole report of `models.report.inspect_config`."""
+    """Print the whole report of `models.describe.inspect_config`."""
     out = console()
     out.print(f"{report['file']}: {report['model_type'] or 'a model'}", style="bold")
     for table in report["tables"]:
@@ -42,8 +42,8 @@ def _show(out: Console, table: Mapping[str, Any]) -> None:
         out.print(f"warning: {warning}", style="yellow")
     for note in table["notes"]:
         out.print(f"note: {note}", style="dim")
-    for side in table["side_tables"]:
-        out.print(f"beside it: {side['summary']} (pe gen model … --table {side['name']})")
+    for extra in table["side_tables"]:
+        out.print(f"beside it: {extra['summary']} (pe gen model … --table {extra['name']})")
     if table["rotary"]:
         _show_rotation(out, table)
 

@@ -135,7 +135,7 @@ def _rows(array: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def plot_model(report: Mapping[str, Any], path: str, *, force: bool) -> None:
-    """One drawing for each rotary table of `models.report.inspect_config`."""
+    """One drawing for each rotary table of `models.describe.inspect_config`."""
     tables = [table for table in report["tables"] if table.get("rotary")]
     if not tables:
         raise PeError(

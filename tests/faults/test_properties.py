@@ -19,7 +19,7 @@ from pe_cli import positions, structures
 from pe_cli.errors import PeError, one_line
 from pe_cli.files.sources import load_array
 from pe_cli.models import resolve
-from pe_cli.models.report import inspect_config
+from pe_cli.models.describe import inspect_config
 
 
 def result_or_error(call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:

@@ -9,8 +9,8 @@ import pytest
 
 from pe_cli.encodings.rope.rotary import rope
 from pe_cli.errors import PeError
+from pe_cli.models.configuration import Configuration
 from pe_cli.models.diffusion import DENOISERS
-from pe_cli.models.read import Configuration
 from pe_cli.models.resolve import resolve_configuration
 from pe_cli.models.resolved import Resolved
 

@@ -7,13 +7,14 @@ import pytest
 
 from pe_cli.encodings.rope.rotary import rope
 from pe_cli.errors import PeError
-from pe_cli.models.presets import PRESETS, preset
+from pe_cli.models.read import preset_configuration, preset_names
+from pe_cli.models.resolve import preset
 
 NOWHERE = np.zeros(0)
 LENGTH = 4096
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", preset_names())
 def test_every_preset_makes_a_table_without_a_default(name: str) -> None:
     try:
         tables = [preset(name, seq_len=LENGTH)]
@@ -25,7 +26,7 @@ def test_every_preset_makes_a_table_without_a_default(name: str) -> None:
         assert not resolved.warnings
         assert resolved.parameters.keys() == resolved.origins.keys()
         assert len(rope(NOWHERE, **resolved.parameters)) in (1, 2)
-        assert PRESETS[name].source in resolved.file
+        assert resolved.file == preset_configuration(name).file
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 
 from pe_cli.errors import PeError
 from pe_cli.models import Resolved, resolve
-from pe_cli.models.presets import PRESETS
-from pe_cli.models.read import Configuration
+from pe_cli.models.configuration import Configuration
+from pe_cli.models.model_types import data
 from pe_cli.models.resolve import from_config, resolve_configuration
 
 LLAMA = {
@@ -402,16 +402,16 @@ def test_models_without_rotation_have_their_own_encoding(
     assert (found.encoding, found.parameters) == (encoding, expected)
 
 
-class TestSideTables:
+class TestExtraTables:
     def test_llama4_has_both(self) -> None:
         found = resolved({"model_type": "llama4_text", "num_hidden_layers": 8})
-        tables = {table.name: table.parameters for table in found.side_tables}
+        tables = {table.name: table.parameters for table in found.extra_tables}
         assert tables["rotated-layers"] == {"layers": (1, 1, 1, 0, 1, 1, 1, 0)}
         assert tables["query-temperature"] == {"strength": 0.1, "length": 8192, "shift": 1}
 
     def test_one_in_no_rope_layers_means_that_the_layer_rotates(self) -> None:
         found = resolved({"model_type": "smollm3", "no_rope_layers": [1, 0, 1]})
-        assert [dict(table.parameters) for table in found.side_tables] == [{"layers": (1, 0, 1)}]
+        assert [dict(table.parameters) for table in found.extra_tables] == [{"layers": (1, 0, 1)}]
 
     def test_null_layer_types_do_not_rotate(self) -> None:
         config = {
@@ -419,11 +419,11 @@ class TestSideTables:
             "layer_types": ["sliding_attention", "full_attention"],
             "rope_parameters": {"full_attention": None, "sliding_attention": {"rope_theta": 1e4}},
         }
-        assert resolved(config).side_tables[0].parameters == {"layers": (1, 0)}
+        assert resolved(config).extra_tables[0].parameters == {"layers": (1, 0)}
 
     def test_ministral_warms_all_queries(self) -> None:
         scaling = {"rope_type": "yarn", "rope_theta": 1e6, **YARN, "llama_4_scaling_beta": 0.1}
-        (table,) = resolved({"model_type": "ministral3", "rope_parameters": scaling}).side_tables
+        (table,) = resolved({"model_type": "ministral3", "rope_parameters": scaling}).extra_tables
         assert table.parameters == {"strength": 0.1, "length": 2048}
 
 
@@ -478,7 +478,7 @@ GARBAGE = [
 def test_garbage_is_an_error_and_never_a_crash(seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(150):
-        config = copy.deepcopy(draw.choice(list(PRESETS.values())).config)
+        config = copy.deepcopy(draw.choice(list(data("presets").values())))
         for _ in range(draw.randint(1, 3)):
             inner = config.get("rope_scaling") or config.get("rope_parameters")
             inside = isinstance(inner, dict) and draw.random() < 0.5

@@ -14,10 +14,9 @@ import pytest
 
 from pe_cli.encodings.rope.rotary import rope
 from pe_cli.errors import PeError
-from pe_cli.models.defaults import defaults, known_types
-from pe_cli.models.read import Configuration
+from pe_cli.models.configuration import Configuration
+from pe_cli.models.model_types import data, defaults, known_types
 from pe_cli.models.resolve import resolve_configuration
-from pe_cli.models.schemes import REFUSED, SILENT
 
 pytestmark = pytest.mark.interop
 torch = pytest.importorskip("torch")
@@ -83,7 +82,7 @@ def difference(
 def test_every_rotary_module_agrees(change: str) -> None:
     wrong, right = {}, 0
     for model_type, (module, config_class) in modules().items():
-        if not one_axis(model_type) or model_type in REFUSED:
+        if not one_axis(model_type) or model_type in data("refused")["model_types"]:
             continue
         known = defaults(model_type)
         values: dict[str, Any] = {}
@@ -97,8 +96,8 @@ def test_every_rotary_module_agrees(change: str) -> None:
         except Exception:  # a class that refuses the change, or wants a part of the composite
             continue
         given = config.to_dict() if change == "none" else values
-        if model_type in SILENT:  # classes that turn only if told to
-            key, turning, _ = SILENT[model_type]
+        if model_type in data("refused")["turns_only_if"]:  # classes that turn only if told to
+            key, turning, _ = data("refused")["turns_only_if"][model_type]
             given = {**given, key: turning[0]}
         try:
             trouble = difference(given, model_type, theirs)

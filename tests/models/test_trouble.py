@@ -11,8 +11,8 @@ import pytest
 
 from pe_cli.errors import PeError
 from pe_cli.models import resolve
-from pe_cli.models.read import Configuration
-from pe_cli.models.report import inspect_config
+from pe_cli.models.configuration import Configuration
+from pe_cli.models.describe import inspect_config
 from pe_cli.models.resolve import resolve_configuration
 
 LLAMA = {

@@ -12,8 +12,8 @@ import pytest
 from pe_cli.encodings.relative import transformer_xl
 from pe_cli.errors import PeError
 from pe_cli.models import Resolved
-from pe_cli.models.read import Configuration
-from pe_cli.models.report import inspect_config
+from pe_cli.models.configuration import Configuration
+from pe_cli.models.describe import inspect_config
 from pe_cli.models.resolve import from_config, resolve_configuration
 
 DEBERTA = {"relative_attention": True, "max_relative_positions": -1}
@@ -266,14 +266,14 @@ class TestSwitchedOff:
         ({"model_type": "swin", "window_size": 12}, "pe gen swin --window 12x12` "),
         ({"model_type": "swinv2"}, "pe gen swin --window 7x7 --version 2`"),
         ({"model_type": "beit", "use_relative_position_bias": True}, "--window 14x14 --class-token"),
-        ({"model_type": "beit", "use_absolute_position_embeddings": True}, "embeddings.position_embeddings;"),
+        ({"model_type": "beit", "use_absolute_position_embeddings": True}, "ends in embeddings.position_embeddings ("),
         ({"model_type": "beit"}, "has no positions"),
         ({"model_type": "reformer", "axial_pos_shape": [128, 512]}, "pe gen axial --shape 128,512 --dims 64,192"),
         ({"model_type": "perceiver"}, "input_preprocessor.position_embeddings.weight"),
         ({"model_type": "jamba"}, "no encoding of positions"),
         ({"model_type": "nemotron_h"}, "no encoding of positions"),
         ({"model_type": "timesfm"}, "unless use_positional_embedding is true"),
-        ({"model_type": "led", "max_encoder_position_embeddings": 64, "d_model": 8}, "(64, 8): "),
+        ({"model_type": "led", "max_encoder_position_embeddings": 64, "d_model": 8}, "of shape (64, 8)"),
     ],
     ids=lambda value: value.get("model_type") if isinstance(value, dict) else None,
 )  # fmt: skip

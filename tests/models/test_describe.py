@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.models.presets import preset
-from pe_cli.models.report import inspect_config, rotary_report, table_report
-from pe_cli.models.side import query_temperature, rotated_layers
+from pe_cli.models.describe import inspect_config, rotary_report, table_report
+from pe_cli.models.extra_tables import query_temperature, rotated_layers
+from pe_cli.models.resolve import preset
 
 
 def report_of(tmp_path: Path, values: dict[str, Any], **options: Any) -> dict[str, Any]:

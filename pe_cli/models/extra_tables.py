@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.models.layers import Rope, layer_kinds
-from pe_cli.models.resolved import Ledger, SideTable
+from pe_cli.models.resolved import ExtraTable, KeyLedger
 from pe_cli.signature import Positions
 
 QUERY_TEMPERATURE, ROTATED_LAYERS = "query-temperature", "rotated-layers"
@@ -37,7 +37,7 @@ def rotated_layers(*, layers: tuple[int, ...]) -> NDArray[np.uint8]:
     return np.array(layers, dtype=np.uint8)
 
 
-def tables(ledger: Ledger, ropes: Mapping[str | None, Rope | None]) -> tuple[SideTable, ...]:
+def tables(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> tuple[ExtraTable, ...]:
     """The side tables of a rotary model, with the arguments of the functions above."""
     found = []
     temperature = _temperature(ledger, ropes)
@@ -47,7 +47,7 @@ def tables(ledger: Ledger, ropes: Mapping[str | None, Rope | None]) -> tuple[Sid
     if layers is not None and not all(layers):
         count = sum(layers)
         found.append(
-            SideTable(
+            ExtraTable(
                 ROTATED_LAYERS,
                 f"{count} of {len(layers)} layers rotate, the others are NoPE",
                 {"layers": layers},
@@ -57,7 +57,7 @@ def tables(ledger: Ledger, ropes: Mapping[str | None, Rope | None]) -> tuple[Sid
     return tuple(found)
 
 
-def _temperature(ledger: Ledger, ropes: Mapping[str | None, Rope | None]) -> SideTable | None:
+def _temperature(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> ExtraTable | None:
     beta = next((found for rope in ropes.values() if rope and (found := rope.find(ledger, BETA))), None)
     if beta is not None:
         original = next(
@@ -71,7 +71,7 @@ def _temperature(ledger: Ledger, ropes: Mapping[str | None, Rope | None]) -> Sid
         if original is None:
             return None
         parameters = {"strength": float(ledger.number(beta)), "length": ledger.whole(original)}
-        return SideTable(
+        return ExtraTable(
             QUERY_TEMPERATURE, f"queries of all layers are multiplied ({beta.origin})", parameters
         )
     if ledger.config.model_type not in LLAMA4:
@@ -85,10 +85,12 @@ def _temperature(ledger: Ledger, ropes: Mapping[str | None, Rope | None]) -> Sid
         "length": ledger.whole(floor) if floor else 8192,
         "shift": 1,
     }
-    return SideTable(QUERY_TEMPERATURE, "queries of the layers that do not rotate are multiplied", parameters)
+    return ExtraTable(
+        QUERY_TEMPERATURE, "queries of the layers that do not rotate are multiplied", parameters
+    )
 
 
-def rotating(ledger: Ledger, ropes: Mapping[str | None, Rope | None]) -> tuple[int, ...] | None:
+def rotating(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> tuple[int, ...] | None:
     """1 for each layer that rotates, 0 for NoPE; None where nothing says so."""
     said = ledger.in_file("no_rope_layers")  # 1 means that the layer rotates
     if said is not None and isinstance(said.value, list) and said.value:

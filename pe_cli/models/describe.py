@@ -9,14 +9,15 @@ from typing import Any
 
 from pe_cli.encodings.rope.scaling import frequencies
 from pe_cli.errors import PeError
+from pe_cli.models.configuration import Configuration, parts
 from pe_cli.models.diffusion import CLASS_KEY
 from pe_cli.models.layers import layer_tables
-from pe_cli.models.read import Configuration, is_gguf, parts, read_configuration
+from pe_cli.models.model_types import has_schemes
+from pe_cli.models.read import is_gguf, read_configuration
 from pe_cli.models.resolve import resolve, resolve_configuration
-from pe_cli.models.resolved import LearnedTableError, Ledger, Resolved
+from pe_cli.models.resolved import KeyLedger, LearnedTableError, Resolved
 from pe_cli.models.scalings import BY_LENGTH, scaling_type
-from pe_cli.models.schemes import SCHEMES
-from pe_cli.models.unrotated import labels_of
+from pe_cli.models.schemes import labels_of
 
 SCHEMA = "pe.model/1"
 NOT_FREQUENCIES = frozenset(
@@ -35,7 +36,7 @@ def inspect_config(
     """Every positional table of a model: `{"schema", "file", "model_type", "tables": [table, …]}`.
 
     Without `component` or `layer_type` all of them. A table has `component`, `layer_type`, `encoding`, `parameters`,
-    `origins`, `warnings`, `notes`, `max_position`, `trained_length`, `side_tables` and, where it rotates on one axis,
+    `origins`, `warnings`, `notes`, `max_position`, `trained_length`, `extra_tables` and, where it rotates on one axis,
     `rotary` (see `rotary_report`); or `error`, where no table follows from the file. A learned
     table has `component`, `encoding`, the end of its `tensor`'s name, its `shape` and a `note`.
     Tables that depend on the length are made for `seq_len`, by default the longest length of the model.
@@ -71,6 +72,7 @@ def table_report(resolved: Resolved) -> dict[str, Any]:
     report = {
         key: value for key, value in asdict(resolved).items() if key not in ("file", "model_type", "axes")
     }
+    report["side_tables"] = report.pop("extra_tables")
     one_axis = resolved.encoding == "rope" and resolved.axes == 1
     report["rotary"] = rotary_report(resolved) if one_axis else None
     return report
@@ -160,9 +162,9 @@ def _gguf_tables(spec: str, layer_type: str | None, seq_len: int | None) -> Iter
 
 def _labels(config: Configuration) -> list[str | None]:
     """The layer types that have a table of their own, or None for one table."""
-    ledger = Ledger(config)
+    ledger = KeyLedger(config)
     labels: list[str | None] = list(labels_of(config.model_type))
-    if not labels and config.model_type not in SCHEMES:
+    if not labels and not has_schemes(config.model_type):
         labels = [
             label for label, rope in layer_tables(ledger).items() if label is not None and rope is not None
         ]
@@ -171,7 +173,7 @@ def _labels(config: Configuration) -> list[str | None]:
 
 def _longest(config: Configuration, label: str | None) -> int | None:
     """The length for which a table that depends on it is shown: the longest of the model."""
-    ledger = Ledger(config)
+    ledger = KeyLedger(config)
     rope = layer_tables(ledger).get(label)
     if rope is None or scaling_type(ledger, rope)[0] not in BY_LENGTH:
         return None

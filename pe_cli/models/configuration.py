@@ -1,0 +1,166 @@
+"""A configuration, and the parts of a composite model in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pe_cli.errors import PeError, no_such
+from pe_cli.models.model_types import Defaults, defaults, has_schemes, part_defaults
+
+TEXT = re.compile(r"(text|llm|language|lm)(_config|_model|_cfg)?$")
+WIDTHS = (
+    "hidden_size",
+    "n_embd",
+    "d_model",
+    "embed_dim",
+    "dim",
+    "memory_attention_hidden_size",
+    "projection_dim",
+)
+ROTARY_KEYS = (
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "rotary_dim",
+    "rotary_pct",
+    "rotary_emb_base",
+    "rope_pct",
+)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The keys and values of a configuration, or of one nested in it at the dotted `path`.
+
+    `file` is what the user typed, for messages; `part` is what a composite assumes of this part of it.
+    """
+
+    file: str
+    values: Mapping[str, Any]
+    path: str = ""
+    model_type: str = ""
+    part: Defaults | None = None
+
+    @property
+    def known(self) -> Defaults:
+        """What is known of the model type, here."""
+        return self.part or defaults(self.model_type)
+
+    def key(self, name: str) -> str:
+        """The full path of a key, for messages."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def trouble(self, key: str, what: str) -> PeError:
+        return PeError(f"{self.file}: {self.key(key)} {what}")
+
+
+def choose(config: Configuration, component: str | None) -> tuple[Configuration, tuple[str, ...]]:
+    """The configuration named by `component` (dotted), or the one that alone can be meant, with what to say about it.
+
+    Raises PeError, with the names there are, where several could be meant.
+    """
+    if component:
+        return _walk(config, component)
+    if describes_itself(config):
+        return config, ()
+    names = list(_leaves(config))
+    texts = [name for name in names if TEXT.search(name)]
+    chosen = texts if len(texts) == 1 else names
+    if len(chosen) == 1:
+        found, notes = _walk(config, chosen[0])
+        return found, (f"{chosen[0]} of this composite model is used (--component {chosen[0]})", *notes)
+    if not names:
+        return config, ()
+    raise PeError(
+        f"{config.file}: this model has several parts, choose one with --component: {', '.join(names)}"
+    )
+
+
+def parts(config: Configuration, component: str | None) -> Iterator[tuple[Configuration, tuple[str, ...]]]:
+    """The configuration that is meant, or where several could be all of them, each with what to say about it."""
+    names = [] if component or describes_itself(config) else list(_leaves(config))
+    if sum(bool(TEXT.search(name)) for name in names) == 1 or len(names) < 2:
+        yield choose(config, component)
+        return
+    for name in names:
+        yield _walk(config, name)
+
+
+def describes_itself(config: Configuration) -> bool:
+    """Whether position parameters and a width are at this level."""
+    known = config.known
+    if has_schemes(config.model_type):
+        return True
+    if known.known and known.rope is None and known.theta is None:
+        return False
+    width = any(name in config.values for name in WIDTHS) or any(name in known.fields for name in WIDTHS)
+    aliased = any(known.aliases.get(name) in config.values for name in ("hidden_size",))
+    return width or aliased
+
+
+def _walk(config: Configuration, component: str) -> tuple[Configuration, tuple[str, ...]]:
+    notes: list[str] = []
+    for name in component.split("."):
+        config = _nested(config, name, component, notes)
+    return config, tuple(notes)
+
+
+def _nested(config: Configuration, name: str, component: str, notes: list[str]) -> Configuration:
+    parts = defaults(config.model_type).components
+    values = config.values.get(name)
+    path = config.key(name)
+    if isinstance(values, Mapping):
+        own = values.get("model_type")
+        # Old checkpoints repeat the type of the whole in a part.
+        model_type = parts.get(name, "") if own in (None, "", config.model_type) else str(own)
+        model_type = model_type or str(own or "")
+        part = part_defaults(config.model_type, name, model_type, given=True)
+        return Configuration(config.file, values, path, model_type, part)
+    if values is not None and name not in parts:
+        raise PeError(f"{config.file}: {path} is no configuration, so it cannot be --component {component}")
+    if name not in parts and not (TEXT.search(name) and _holds_text(config)):
+        known = _names(config)
+        if not known:
+            raise PeError(f"{config.file}: this model has no parts; leave --component {component} out")
+        raise no_such("component", component, known)
+    model_type = parts.get(name, config.model_type)
+    if TEXT.search(name) and _holds_text(config):
+        notes.append(f"{path} is not in {config.file}: its keys are at the level above, as in older files")
+        flat = {
+            key: value
+            for key, value in config.values.items()
+            if not isinstance(value, Mapping) or key.startswith("rope")
+        }
+        return Configuration(config.file, flat, config.path, model_type)
+    part = part_defaults(config.model_type, name, model_type, given=False)
+    notes.append(f"{path} is not in {config.file}: everything is {part.described()}")
+    return Configuration(config.file, {}, path, model_type, part)
+
+
+def _holds_text(config: Configuration) -> bool:
+    return any(name in config.values for name in (*WIDTHS, *ROTARY_KEYS))
+
+
+def _names(config: Configuration) -> list[str]:
+    nested = [
+        key for key, value in config.values.items() if isinstance(value, Mapping) and _is_part(key, value)
+    ]
+    return list(dict.fromkeys([*nested, *defaults(config.model_type).components]))
+
+
+def _is_part(key: str, value: Mapping[str, Any]) -> bool:
+    return "model_type" in value or (
+        not key.startswith(("rope", "quantization")) and any(name in value for name in WIDTHS)
+    )
+
+
+def _leaves(config: Configuration, prefix: str = "") -> Iterator[str]:
+    for name in _names(config):
+        part = _nested(config, name, name, [])
+        if describes_itself(part):
+            yield prefix + name
+        else:
+            yield from _leaves(part, f"{prefix}{name}.")
