@@ -67,7 +67,11 @@ class Sink(Protocol):
     sequential: bool
 
     def write(self, name: str, start: int, rows: NDArray[Any]) -> None:
-        """Rows `start`, `start + 1`, … along axis 0 of tensor `name`; a 0-d tensor is written whole at 0."""
+        """Rows `start`, `start + 1`, … of tensor `name`; a 0-d tensor is written whole at 0.
+
+        Rows are those of axis 0, or, where `rows` has fewer axes than the tensor, those of its leading axes together:
+        (heads, queries, keys) takes rows (m, keys), of which row h·queries + q belongs to head h and query q.
+        """
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class Reader(Protocol):
 
 
 class Ledger:
-    """Which rows of which tensors have been written: refuses what does not fit, is out of turn or comes twice.
+    """Which elements of which tensors have been written: refuses what does not fit, is out of turn or comes twice.
 
     `turn` is the index of the first tensor that is not yet whole.
     """
@@ -132,21 +136,23 @@ class Ledger:
         spec = self._specs[name]
         if rows.dtype != numpy_dtype(spec.dtype) or not rows.dtype.isnative:
             raise TypeError(f"tensor {name!r} was announced as {spec.dtype}, not {rows.dtype}")
-        if rows.shape[1:] != spec.shape[1:] or rows.ndim != len(spec.shape):
+        leading = len(spec.shape) - rows.ndim + 1
+        if spec.shape and (leading < 1 or rows.ndim < 1 or rows.shape[1:] != spec.shape[leading:]):
             raise ValueError(
                 f"tensor {name!r} was announced as {spec.shape}; rows of shape {rows.shape} do not fit"
             )
-        count, total = (1, 1) if not spec.shape else (rows.shape[0], spec.shape[0])
-        if not 0 <= start <= start + count <= total:
-            raise ValueError(f"tensor {name!r} has {total} rows; {start}..{start + count} lie outside")
+        row_size = math.prod(rows.shape[1:])
+        if not 0 <= start * row_size <= start * row_size + rows.size <= spec.size:
+            raise ValueError(
+                f"rows {start}..{start + len(rows)} lie outside tensor {name!r} of shape {spec.shape}"
+            )
         if rows.size == 0:
             return 0, memoryview(b"")
         if self.sequential:
-            self._check_turn(name, start)
-        self._note(name, start, start + count)
+            self._check_turn(name, start * row_size)
+        self._note(name, start * row_size, start * row_size + rows.size)
         self._skip_complete()
-        row_bytes = rows.nbytes // count
-        return start * row_bytes, as_bytes(rows)
+        return start * row_size * rows.itemsize, as_bytes(rows)
 
     def finish(self) -> None:
         """Raise unless every row of every tensor has been written."""
@@ -157,16 +163,16 @@ class Ledger:
     def _check_turn(self, name: str, start: int) -> None:
         expected = self.specs[self.turn].name if self.turn < len(self.specs) else None
         spans = self._written[name]
-        row = spans[-1][1] if spans else 0
-        if name != expected or start != row:
+        done = spans[-1][1] if spans else 0
+        if name != expected or start != done:
             raise ValueError(
-                f"this sink takes tensors in order: {expected!r} row {row} is next, not {name!r} row {start}"
+                f"this sink takes tensors in order: {expected!r} element {done} is next, not {name!r} element {start}"
             )
 
     def _note(self, name: str, start: int, stop: int) -> None:
         spans = self._written[name]
         if any(start < b and a < stop for a, b in spans):
-            raise ValueError(f"rows {start}..{stop} of tensor {name!r} overlap rows already written")
+            raise ValueError(f"elements {start}..{stop} of tensor {name!r} overlap those already written")
         merged: list[tuple[int, int]] = []
         for span in sorted([*spans, (start, stop)]):
             if merged and merged[-1][1] == span[0]:
@@ -176,8 +182,7 @@ class Ledger:
         self._written[name] = merged
 
     def _complete(self, spec: TensorSpec) -> bool:
-        rows = spec.shape[0] if spec.shape else 1
-        return spec.size == 0 or self._written[spec.name] == [(0, rows)]
+        return spec.size == 0 or self._written[spec.name] == [(0, spec.size)]
 
     def _skip_complete(self) -> None:
         while self.turn < len(self.specs) and self._complete(self.specs[self.turn]):

@@ -95,7 +95,7 @@ def test_seekable_formats_take_rows_in_any_order(format: str, tmp_path: Path) ->
     [
         (np.zeros((2, 3), np.float64), 0, "announced as float32"),
         (np.zeros((2, 4), np.float32), 0, "do not fit"),
-        (np.zeros(3, np.float32), 0, "do not fit"),
+        (np.zeros((2, 1, 3), np.float32), 0, "do not fit"),
         (np.zeros((2, 3), np.float32), 3, "lie outside"),
         (np.zeros((2, 3), np.float32), -1, "lie outside"),
         (np.zeros((2, 3), ">f4"), 0, "announced as float32"),
@@ -111,6 +111,15 @@ def test_rows_that_do_not_fit_are_refused(
     ):
         sink.write("x", start, rows)
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_rows_of_leading_axes_together(format: str, tmp_path: Path) -> None:
+    bias = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
+    with open_sink(tmp_path / f"x.{format}", [TensorSpec("x", "float32", bias.shape)], metadata={}) as sink:
+        for start in (0, 3, 6):
+            sink.write("x", start, bias.reshape(8, 3)[start : start + 3])
+    assert same(read_back(tmp_path / f"x.{format}", "x"), bias)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -137,7 +146,7 @@ def test_npz_takes_tensors_in_order(tmp_path: Path) -> None:
     specs = [TensorSpec("a", "float32", (2,)), TensorSpec("b", "float32", (2,))]
     with open_sink(tmp_path / "x.npz", specs, metadata={}) as sink:
         assert sink.sequential
-        with pytest.raises(ValueError, match="'a' row 0 is next"):
+        with pytest.raises(ValueError, match="'a' element 0 is next"):
             sink.write("b", 0, np.zeros(2, np.float32))
         sink.write("a", 0, np.zeros(2, np.float32))
         sink.write("b", 0, np.zeros(2, np.float32))
