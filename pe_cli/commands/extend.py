@@ -14,7 +14,7 @@ from pe_cli.commands.options import Force, Format, Json, OutputPath, Plot, Quiet
 from pe_cli.errors import PeError
 
 if TYPE_CHECKING:
-    from pe_cli.extend.presets import Request
+    from pe_cli.extend.presets import ResizeRequest
 
 SCHEMA = "pe.extend/1"
 NO_CONFIG = "none"
@@ -159,9 +159,9 @@ def extend_command(
       pe extend ./all-MiniLM-L6-v2 --len 1024 --method tile -o ./longer
       pe extend ./vit-base --grid 24x24 --preset timm -o ./vit-384
     """
-    from pe_cli.extend.presets import Request
+    from pe_cli.extend.presets import ResizeRequest
 
-    request = Request(
+    request = ResizeRequest(
         length=length,
         grid=_sides("--grid", grid),
         from_grid=_sides("--from-grid", from_grid),
@@ -217,7 +217,7 @@ class Target:
         return None if self.output == "-" else self.output
 
 
-def _extend_file(spec: str, request: Request, target: Target, config: str | None) -> None:
+def _extend_file(spec: str, request: ResizeRequest, target: Target, config: str | None) -> None:
     from dataclasses import replace
 
     from pe_cli.extend import containers, report
@@ -280,7 +280,7 @@ def _draw(plan: Any, made: dict[str, Any]) -> None:
     draw(console(), change.layout.rows_of(made[name]))
 
 
-def _extend_folder(path: str, request: Request, target: Target, config: str | None) -> None:
+def _extend_folder(path: str, request: ResizeRequest, target: Target, config: str | None) -> None:
     from pe_cli.extend.folder import extend_folder
     from pe_cli.files import provenance
 
@@ -339,7 +339,7 @@ _OPTIONS = {
 }
 
 
-def command_words(spec: str, request: Request, config: str | None = None) -> list[str]:
+def command_words(spec: str, request: ResizeRequest, config: str | None = None) -> list[str]:
     """The command line that makes this file again: paths are cut to names, defaults left out."""
     from pe_cli.files.sources import split_spec
 
@@ -360,7 +360,7 @@ def command_words(spec: str, request: Request, config: str | None = None) -> lis
     return words
 
 
-def _parameters(request: Request) -> dict[str, Any]:
+def _parameters(request: ResizeRequest) -> dict[str, Any]:
     return {name: value for name, value in vars(request).items() if value not in (None, ())}
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pe_cli.errors import PeError
-from pe_cli.extend.layout import times
+from pe_cli.extend.find import times
 from pe_cli.files.json_objects import read_object
+from pe_cli.position_names import front_of_model, front_of_rows
 
 Section: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
 
@@ -41,29 +42,6 @@ LENGTH_FIELDS = (
 )
 # Where a field is left out since it has its default, this is the one to write.
 LENGTH_FIELD_OF = {"gpt2": "n_positions", "openai-gpt": "n_positions", "gpt_bigcode": "n_positions"}
-# The first position is pad_token_id + 1, and the length in the configuration counts all rows.
-BEHIND_PADDING = frozenset(
-    [
-        "roberta",
-        "xlm-roberta",
-        "xlm-roberta-xl",
-        "camembert",
-        "longformer",
-        "mpnet",
-        "esm",
-        "data2vec-text",
-        "ibert",
-        "xmod",
-        "lilt",
-        "luke",
-        "roberta-prelayernorm",
-        "layoutlmv3",
-        "markuplm",
-        "bridgetower_text_model",
-        "clap_text_model",
-        "altclip_text_model",
-    ]
-)
 MOST_OFFSET = 8
 IMAGE_FIELDS = ("pretrain_image_size", "image_size", "input_size")
 SIDE_FIELDS = ("pos_emb_height", "pos_emb_width")
@@ -151,19 +129,15 @@ def offset_of(tensor: str, rows: int, config: ModelConfig | None) -> tuple[int, 
     """How many rows stand before position 0 in a table of tokens, and how that is known."""
     if config is not None:
         for _, section in config.sections(tensor):
-            kind = section.get("model_type")
-            if kind in BEHIND_PADDING:
-                pad = section.get("pad_token_id", 1)
-                return (
-                    pad if isinstance(pad, int) else 1
-                ) + 1, f"{kind}: positions begin at pad_token_id + 1"
+            front = front_of_model(str(section.get("model_type")), section.get("pad_token_id"))
+            if front is not None:
+                return front.rows, front.why
             fields = _fields(section, tensor)
             for field, value in fields.items():
                 if 0 <= rows - value <= MOST_OFFSET:
                     return rows - value, f"{field} {value} of {rows} rows" if rows > value else ""
-    if rows > MOST_OFFSET + 2 and rows % 64 == 2:
-        return 2, f"{rows} rows are {rows - 2} and 2 (as in RoBERTa, BART and OPT)"
-    return 0, ""
+    front = front_of_rows(rows)
+    return (0, "") if front is None else (front.rows, front.why)
 
 
 def length_edits(

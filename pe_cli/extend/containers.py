@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.extend import stream
-from pe_cli.extend.plan import Plan
+from pe_cli.extend.plan import ExtensionPlan
 from pe_cli.extend.report import TableReport
 from pe_cli.extend.table import TableChange
 from pe_cli.files import open_sink, refuse_same_file
@@ -25,7 +25,7 @@ COPY = 1 << 20
 NAMELESS = "table"  # what the array of an .npy is called in a file that needs a name
 
 
-def target_format(source: Source, plan: Plan, path: str | None, given: str | None) -> str:
+def target_format(source: Source, plan: ExtensionPlan, path: str | None, given: str | None) -> str:
     """The format to write: the one given, the one of the file's name; into a pipe the one that came, where it can."""
     if given is None and path is None:
         several = len(source.tensors) > 1
@@ -37,7 +37,7 @@ def target_format(source: Source, plan: Plan, path: str | None, given: str | Non
 
 def rewrite(
     source: Source,
-    plan: Plan,
+    plan: ExtensionPlan,
     path: str | None,
     *,
     metadata: Mapping[str, str],
@@ -94,7 +94,7 @@ def rewrite(
     return reports
 
 
-def _twins(source: Source, plan: Plan) -> dict[str, str]:
+def _twins(source: Source, plan: ExtensionPlan) -> dict[str, str]:
     """Tensors that do not change by the plan, but are by another name one that does: which."""
     first = {name: source.links.get(name, f"/{name}") for name in source.tensors}
     changing = {first[change.old.name]: change.old.name for change in plan.changes()}
@@ -106,7 +106,7 @@ def _twins(source: Source, plan: Plan) -> dict[str, str]:
 
 
 def changed(
-    source: Source, plan: Plan, only: str | None = None
+    source: Source, plan: ExtensionPlan, only: str | None = None
 ) -> tuple[dict[str, NDArray[Any]], list[TableReport]]:
     """The new values of all changed tensors, or of `only` one, and the reports of the tables among them."""
     made: dict[str, NDArray[Any]] = {}
@@ -124,7 +124,7 @@ def changed(
 
 
 def _into_hdf5(
-    source: Source, plan: Plan, path: str, *, metadata: Mapping[str, str], force: bool
+    source: Source, plan: ExtensionPlan, path: str, *, metadata: Mapping[str, str], force: bool
 ) -> list[TableReport]:
     """A copy of the whole file, groups and attributes too, in which the changed datasets are put anew."""
     import h5py
@@ -176,7 +176,7 @@ def _copy(source: Source, output: Output) -> None:
         at += got
 
 
-def left_out(source: Source, plan: Plan, path: str | None, format: str | None) -> list[str]:
+def left_out(source: Source, plan: ExtensionPlan, path: str | None, format: str | None) -> list[str]:
     """A note where the file that is written has no room for the tensors beside the table."""
     others = len(source.tensors) - len(plan.tables)
     if not others or target_format(source, plan, path, format) != "npy":

@@ -1,4 +1,4 @@
-"""Which tensors of a checkpoint are position tables: told by the header alone, with reasons."""
+"""Which tensors of a checkpoint are position tables, told by the header alone with reasons, and where positions lie in them."""
 
 from __future__ import annotations
 
@@ -6,94 +6,52 @@ import fnmatch
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from math import isqrt, prod
+from typing import Any, TypeAlias
 
-from pe_cli.errors import PeError, no_such
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError, counted, no_such
 from pe_cli.files import TensorSpec
+from pe_cli.position_names import (
+    ALIBI,
+    CONVOLUTION,
+    DEBERTA,
+    GRID_PREFIXES,
+    ROPE,
+    SWIN2,
+    T5,
+    Kind,
+    named,
+    squares,
+)
 
-Kind: TypeAlias = Literal["sequence", "grid", "window", "relative"]
 FLOATS = ("float64", "float32", "float16", "bfloat16")
-
-_END = r"(?:\.weight|\.qweight|\.weight_packed|/embeddings(?::0)?|:0)?$"
-_VISION = r"(?:vision|visual|video|image|patch|pixel|vit\b|detr)"
-
-# What looks like a table by name and is none.
-NOT_TABLES = (
-    r"query_position_embeddings|relative_pos_embeddings",
-    r"(?:prompt_encoder|shared_image_embedding|shared_embedding).*positional_embedding",
-    r"layer_?norm|\.norm\.|_proj\.|\.bias$",
-    r"tile_position|aspect_ratio|tile_embedding",
-)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Names that match are tables of this kind; `ranks` are the numbers of axes it may have.
-
-    A table that is not `main` is taken only where it is named, or along with a main one.
-    """
-
-    pattern: str
-    kind: Kind
-    ranks: tuple[int, ...]
-    reason: str
-    main: bool = True
-
-
-RULES = (
-    Rule(r"relative_position_bias_table$", "window", (2, 3), "bias by offset inside a window (Swin, BEiT)"),
-    Rule(r"rel_pos_[hw]$", "relative", (2,), "rows by distance along one axis (ViTDet, SAM)", main=False),
-    Rule(
-        r"[._/][xyhw]_position_embeddings" + _END, "sequence", (2,), "page coordinates (LayoutLM)", main=False
-    ),
-    Rule(r"mid_position_embeddings$", "grid", (4,), "per-layer grid rows (YOLOS)", main=False),
-    Rule(r"(?:time_embeddings|temporal_embedding)" + _END, "sequence", (2, 3), "rows by frame", main=False),
-    Rule(r"position_embedding_table$", "sequence", (3,), "one table for each axis (Gemma vision)"),
-    Rule(
-        _VISION + r".*(?:pos(?:ition)?(?:al)?_?embed(?:ding)?s?)" + _END,
-        "grid",
-        (2, 3, 4),
-        "rows by image patch",
-    ),
-    Rule(r"(?:^|[._/])pos_embed_window$", "grid", (4,), "window part of a grid (Hiera)", main=False),
-    Rule(r"(?:^|[._/])pos_embed(?:ding|ed)?s?" + _END, "grid", (2, 3, 4), "rows by image patch"),
-    Rule(r"posembed_input/pos_embedding$", "grid", (3,), "rows by image patch (JAX)"),
-    Rule(r"(?:^|[._/])v\.position_embd" + _END, "grid", (2,), "rows by image patch (GGUF)"),
-    Rule(r"(?:^|[._/])embed_positions" + _END, "sequence", (2,), "rows by token (BART and kin)"),
-    Rule(r"(?:^|[._/])(?:wpe|positions_embed|a?\.?position_embd)" + _END, "sequence", (2,), "rows by token"),
-    Rule(r"(?:^|[._/])position_embeddings?$", "grid", (3, 4), "rows by image patch, behind class tokens"),
-    Rule(r"(?:^|[._/])position_embeddings?" + _END, "sequence", (2,), "rows by token"),
-    Rule(r"(?:^|[._/])positional_embedding(?:_res)?" + _END, "sequence", (2,), "rows by token"),
-    Rule(r"(?:^|[._/])position_enc" + _END, "sequence", (2, 3), "rows by time step (PatchTST)"),
-)
+MOST_PREFIX = 64
+BEIT_CLASS_ROWS = 3  # token to class, class to token, class to class
 
 # What to say of the encodings that `pe gen model` reads out of a configuration.
-_ROPE = "rotary position embeddings (RoPE): change the scaling in config.json instead (see `pe gen rope`)"
 SENTENCES = {
-    "rope": _ROPE,
-    "alibi": "ALiBi biases, computed at run time; any length works",
-    "t5": "T5-like buckets of distance; any length works",
-    "deberta": "DeBERTa-like relative embeddings, not rows by length",
+    "rope": ROPE,
+    "alibi": ALIBI,
+    "t5": T5,
+    "deberta": DEBERTA,
     "sinusoidal": "sinusoidal positions, computed at run time; any length works (see `pe gen model`)",
 }
-# Other ways in which a model knows positions: (in the names, in the configuration), what to say.
+# Other signs of how a model knows positions: (in the names, in the configuration), what to say.
 OTHER_SCHEMES = (
-    (r"relative_attention_bias", r"relative_attention_num_buckets", SENTENCES["t5"]),
-    (r"rel_embeddings|pos_key_proj", r"relative_attention\b", SENTENCES["deberta"]),
+    (r"(?!)", r"relative_attention_num_buckets", T5),
+    (r"(?!)", r"relative_attention\b", DEBERTA),
+    (r"(?!)", r"pretrained_window_size", SWIN2),
+    (r"(?!)", r"num_conv_pos_embeddings", CONVOLUTION),
+    (r"rotary|rope", r"rope_theta|rope_scaling|rope_parameters|rotary_dim|rotary_pct", ROPE),
     (
-        r"cpb_mlp|continuous_position_bias",
-        r"pretrained_window_size",
-        "Swin v2's coordinate network: nothing to resample",
+        r"time_mix|mixer\.A_log|ssm",
+        r"\"model_type\": ?\"(?:rwkv|mamba)",
+        "recurrence; it has no positions",
     ),
-    (
-        r"pos_conv_embed",
-        r"num_conv_pos_embeddings",
-        "a convolution as position encoding (wav2vec 2), free of length",
-    ),
-    (r"alibi", r"(?!)", SENTENCES["alibi"]),
-    (r"rotary|inv_freq|rope", r"rope_theta|rope_scaling|rope_parameters|rotary_dim|rotary_pct", _ROPE),
-    (r"time_mix|mixer\.A_log|ssm", r"\"model_type\": ?\"(?:rwkv|mamba)", "recurrence; it has no positions"),
     (
         r"self_attn\.q_proj|attention\.wqkv",
         r"(?!)",
@@ -110,6 +68,7 @@ class Candidate:
     kind: Kind | None
     reason: str
     main: bool = True
+    either: bool = False
 
     @property
     def name(self) -> str:
@@ -139,15 +98,12 @@ def recognise(spec: TensorSpec, is_grid: IsGrid = _by_name) -> Candidate | None:
     `is_grid` says of which tensors the configuration knows that they belong to an image model, where a name as
     `embeddings.position_embedding.weight` does not.
     """
-    name = spec.name.lower()
-    if any(re.search(pattern, name) for pattern in NOT_TABLES):
+    row = named(spec.name, spec.shape)
+    if row is None or row.kind is None:
         return None
-    for rule in RULES:
-        if re.search(rule.pattern, name) and (len(spec.shape) in rule.ranks or spec.dtype not in FLOATS):
-            if rule.kind == "sequence" and rule.main and is_grid(spec.name):
-                return Candidate(spec, "grid", "rows by image patch, says the configuration")
-            return Candidate(spec, rule.kind, rule.reason, rule.main)
-    return None
+    if row.kind == "sequence" and row.main and is_grid(spec.name):
+        return Candidate(spec, "grid", "rows by image patch, says the configuration")
+    return Candidate(spec, row.kind, row.role, row.main, row.either)
 
 
 def choose(
@@ -164,10 +120,10 @@ def choose(
     """
     if wanted:
         chosen = [candidate for word in wanted for candidate in _named(tensors, word, label, is_grid)]
-        chosen = list({candidate.name: candidate for candidate in chosen}.values())
+        chosen = [_as(kind, c) for c in {candidate.name: candidate for candidate in chosen}.values()]
     elif len(tensors) == 1:
         (only,) = tensors.values()
-        chosen = [recognise(only, is_grid) or Candidate(only, None, "the only tensor")]
+        chosen = [_as(kind, recognise(only, is_grid) or Candidate(only, None, "the only tensor"))]
     else:
         chosen = _only_group(find(tensors.values(), is_grid), tensors, kind, label, config_text)
     for candidate in chosen:
@@ -253,28 +209,38 @@ def _only_group(
     if not main:
         raise PeError(f"{label} holds no position table: {other_scheme(tensors, config_text)}")
     right = [candidate for candidate in main if candidate.kind == kind]
-    if kind == "window" and right:
-        main = right
+    if not right:
+        right = [_as(kind, candidate) for candidate in main if candidate.either and kind != "window"]
     if not right:
         found = main[0]
         raise PeError(
             f"{label}: {_listing(main)} is what there is; say {_OPTION[found.kind or 'sequence']}, "
             "or name another tensor with --tensor"
         )
-    if len({candidate.group for candidate in main}) > 1:
+    groups = {candidate.group for candidate in right}
+    if len(groups) > 1:
         raise PeError(
-            f"{label} holds {len({candidate.group for candidate in main})} position tables; name one with --tensor "
-            f"(a glob for several): {_listing(main)}"
+            f"{label} holds {len(groups)} position tables that {_OPTION[kind].split()[0]} can mean; name one with --tensor "
+            f"(a glob for several): {_listing(right)}"
         )
     return right
 
 
-def other_scheme(tensors: Iterable[str], config_text: str) -> str:
+def _as(kind: Kind, candidate: Candidate) -> Candidate:
+    """The candidate as a table of `kind`, where its name is given to both kinds."""
+    return replace(candidate, kind=kind) if candidate.either and kind in ("sequence", "grid") else candidate
+
+
+def other_scheme(tensors: Mapping[str, TensorSpec], config_text: str) -> str:
     """How a model without a table knows positions, as far as names and configuration tell."""
     said = _said_by(config_text)
     if said is not None:
         return f"it uses {said}"
     names = "\n".join(tensors)
+    for spec in tensors.values():
+        row = named(spec.name, spec.shape)
+        if row is not None and row.remark:
+            return f"it uses {row.remark}"
     for in_names, in_config, sentence in OTHER_SCHEMES:
         if re.search(in_names, names) or (config_text and re.search(in_config, config_text)):
             return f"it uses {sentence}"
@@ -294,3 +260,176 @@ def _said_by(config_text: str) -> str | None:
         return SENTENCES.get(resolve_configuration(config, seq_len=1).encoding)
     except PeError:
         return None
+
+
+@dataclass(frozen=True)
+class PositionAxes:
+    """The positions of a table: `old` sizes on tensor axes `axes`.
+
+    One axis holds all sizes flattened, between `prefix` and `suffix` special rows; several axes hold one size each.
+    """
+
+    axes: tuple[int, ...]
+    old: tuple[int, ...]
+    prefix: int = 0
+    suffix: int = 0
+
+    @property
+    def usable(self) -> int:
+        return prod(self.old)
+
+    @property
+    def rows(self) -> int:
+        return self.prefix + self.usable + self.suffix
+
+    def shape(self, shape: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
+        """The shape of a tensor of `shape` when its sizes have become `new`."""
+        changed = list(shape)
+        if len(self.axes) == 1:
+            changed[self.axes[0]] = self.prefix + prod(new) + self.suffix
+        else:
+            for axis, size in zip(self.axes, new, strict=True):
+                changed[axis] = size
+        return tuple(changed)
+
+    def rows_of(self, array: NDArray[Any]) -> NDArray[Any]:
+        """All rows, special ones too: (rows, d), in memory of their own where they do not lie so."""
+        moved = np.moveaxis(array, self.axes, range(len(self.axes)))
+        sizes = [array.shape[axis] for axis in self.axes]
+        return np.ascontiguousarray(moved).reshape(prod(sizes), -1)
+
+    def restore(self, rows: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
+        """The tensor of `shape` from its `rows`: the inverse of `rows_of`."""
+        front = [shape[axis] for axis in self.axes]
+        rest = [size for axis, size in enumerate(shape) if axis not in self.axes]
+        moved = np.moveaxis(rows.reshape(*front, *rest), range(len(self.axes)), self.axes)
+        return np.ascontiguousarray(moved)
+
+
+def sequence_axis(shape: Sequence[int]) -> int:
+    """The axis of rows in a one-dimensional table: (N,), (N, D), (1, N, D), (2, P, D), (L, 1, N, D)."""
+    if len(shape) <= 2:
+        return 0
+    if len(shape) == 3:
+        return 1 if shape[0] < shape[1] else 0
+    return len(shape) - 2
+
+
+def sequence(shape: Sequence[int], prefix: int, suffix: int = 0) -> PositionAxes:
+    """A table of rows one after the other, the first `prefix` and last `suffix` of them special."""
+    axis = sequence_axis(shape)
+    body = shape[axis] - prefix - suffix
+    if body < 1:
+        raise PeError(f"{shape[axis]} rows are not more than {prefix + suffix} special ones; check --offset")
+    return PositionAxes((axis,), (body,), prefix, suffix)
+
+
+def grid(
+    shape: Sequence[int],
+    name: str,
+    *,
+    old: tuple[int, ...] | None,
+    count: int,
+    prefix: int | None,
+    suffix: int | None,
+    d: int | None = None,
+) -> PositionAxes:
+    """A table of a grid of `count` axes; `old` is its present size where it is known, `d` the width of a row.
+
+    Errors: rows that are not a square behind 0, 1 or 2 special ones and no `old`, or do not agree with it.
+    """
+    special = bool(prefix or suffix)
+    if len(shape) == count + 2 and shape[0] == 1 and shape[2] > 1 and not (special and shape[1] == 1):
+        if special:
+            raise PeError(
+                f"{name} of shape {list(shape)} has an axis for each side, and no room for special rows; "
+                "leave out --prefix-rows, --offset and --suffix-rows"
+            )
+        axes = _spread_axes(shape, name, old, count, d)
+        sizes = tuple(shape[axis] for axis in axes)
+        if old is not None and sizes != old:
+            raise PeError(f"{name} of shape {list(shape)} holds a grid of {times(sizes)}, not {times(old)}")
+        return PositionAxes(axes, sizes)
+    if len(shape) == count + 1 and shape[0] > 1 and (shape[:count] == old or len(set(shape[:count])) == 1):
+        return PositionAxes(tuple(range(count)), tuple(shape[:count]))
+    axis = sequence_axis(shape)
+    rows = shape[axis]
+    if old is None:
+        prefix, side = _square(rows - (suffix or 0), name, prefix, count)
+        return PositionAxes((axis,), (side,) * count, prefix, suffix or 0)
+    suffix = suffix or 0
+    if prefix is None:
+        prefix = rows - prod(old) - suffix
+    if not 0 <= prefix <= MOST_PREFIX or prefix + prod(old) + suffix != rows:
+        raise PeError(
+            f"{name} has {rows} rows, which are not {prefix if prefix >= 0 else 0} special ones in front, "
+            f"{times(old)} = {prod(old)} and {suffix} behind; check --from-grid, --prefix-rows and --suffix-rows"
+        )
+    return PositionAxes((axis,), old, prefix, suffix)
+
+
+def window(shape: Sequence[int], name: str, old: tuple[int, ...] | None) -> PositionAxes:
+    """Bias by offset: ((2h-1)(2w-1) [+ 3], heads), (heads, 2h-1, 2w-1), or one axis of 2w-1; `old` is (h, w)."""
+    if len(shape) == 3:
+        sizes: tuple[int, ...] = (shape[1], shape[2])
+        if any(size % 2 == 0 for size in sizes) or (old is not None and sizes != spans(old)):
+            raise PeError(
+                f"{name} of shape {list(shape)} is no window of {times(old) if old else 'odd sides'}"
+            )
+        return PositionAxes((1, 2), sizes)
+    rows = shape[0]
+    if old is not None:
+        for suffix in (0, BEIT_CLASS_ROWS):
+            if rows == prod(spans(old)) + suffix:
+                return PositionAxes((0,), spans(old), 0, suffix)
+        raise PeError(f"{name} has {rows} rows; a window of {times(old)} has {prod(spans(old))} (or 3 more)")
+    for suffix in (0, BEIT_CLASS_ROWS):
+        side = isqrt(max(rows - suffix, 0))
+        if side * side == rows - suffix and side % 2 == 1:
+            return PositionAxes((0,), (side, side), 0, suffix)
+    raise PeError(f"{name} has {rows} rows, no square window has so many; say --from-window HxW")
+
+
+def spans(sizes: Sequence[int]) -> tuple[int, ...]:
+    """How many offsets a window of these sides has on each axis: 2 w - 1."""
+    return tuple(2 * size - 1 for size in sizes)
+
+
+def in_step(new: tuple[int, ...], old: tuple[int, ...], largest: tuple[int, ...]) -> tuple[int, ...]:
+    """What grid `old` becomes where `largest`, of the first stage of the same pyramid (PVT), becomes `new`."""
+    return tuple(max(1, n * o // most) for n, o, most in zip(new, old, largest, strict=True))
+
+
+def times(sizes: Sequence[int]) -> str:
+    """`24x24`"""
+    return "x".join(map(str, sizes))
+
+
+def _square(rows: int, name: str, prefix: int | None, count: int) -> tuple[int, int]:
+    """How many special rows stand before a square (cube), and its side."""
+    tried = GRID_PREFIXES if prefix is None else (prefix,)
+    found = next(squares(rows, count, tried), None)
+    if found is not None:
+        return found
+    words = "0, 1, 2 or 5 special rows" if prefix is None else counted(prefix, "special row", "special rows")
+    raise PeError(
+        f"{name} has {rows} rows: not a square grid behind {words}; say --from-grid HxW (and --prefix-rows)"
+    )
+
+
+def _spread_axes(
+    shape: Sequence[int], name: str, old: tuple[int, ...] | None, count: int, d: int | None
+) -> tuple[int, ...]:
+    """Axes of (1, H, W, D) or (1, D, H, W): by the size given, by the width, by the equal pair, by the longest."""
+    last, first = tuple(range(1, count + 1)), tuple(range(2, count + 2))
+    options = {last: shape[count + 1], first: shape[1]}
+    for known in (
+        [axes for axes in options if old is not None and tuple(shape[axis] for axis in axes) == old],
+        [axes for axes, width in options.items() if width == d],
+        [axes for axes in options if len({shape[axis] for axis in axes}) == 1],
+    ):
+        if len(known) == 1:
+            return known[0]
+    if shape[1] != shape[count + 1]:
+        return last if shape[count + 1] > shape[1] else first
+    raise PeError(f"{name} of shape {list(shape)} can be read as H, W, D or D, H, W; say --from-grid HxW")

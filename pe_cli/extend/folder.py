@@ -14,10 +14,9 @@ from typing import Any
 from pe_cli.errors import PeError
 from pe_cli.extend import containers
 from pe_cli.extend.config import Edit, ModelConfig, edited, read_config
-from pe_cli.extend.folder_copy import entries, left_out, link_or_copy
-from pe_cli.extend.folder_target import Place, names_in
-from pe_cli.extend.plan import Plan, make_plan
-from pe_cli.extend.presets import Request
+from pe_cli.extend.new_folder import Place, entries, left_out, link_or_copy, names_in
+from pe_cli.extend.plan import ExtensionPlan, make_plan
+from pe_cli.extend.presets import ResizeRequest
 from pe_cli.extend.report import TableReport
 from pe_cli.extend.table import TableChange, Watch
 from pe_cli.files.json_objects import read_object
@@ -48,10 +47,10 @@ class FileChange:
 
 
 @dataclass
-class Result:
+class ExtendedFolder:
     """What was (or would be) done to a folder."""
 
-    plan: Plan
+    plan: ExtensionPlan
     reports: list[TableReport] = field(default_factory=list)
     files: list[FileChange] = field(default_factory=list)
 
@@ -59,12 +58,12 @@ class Result:
 def extend_folder(
     folder: Path,
     target: Path | None,
-    request: Request,
+    request: ResizeRequest,
     *,
     metadata: Mapping[str, str],
     force: bool = False,
     watch: Watch | None = None,
-) -> Result:
+) -> ExtendedFolder:
     """Extend the model in `folder` into the new folder `target` (None: only say what would change).
 
     `watch` sees the rows of the first table before and after.
@@ -83,7 +82,7 @@ def extend_folder(
         plan = make_plan(tensors, request, label, str(folder), text)
         if watch is not None:
             plan.watch_first(watch)
-        result = Result(plan)
+        result = ExtendedFolder(plan)
         texts = dict(_texts(folder, plan, config))
         names = set(os.listdir(folder)).difference(shards)
         gone = left_out(folder, shards)
@@ -158,7 +157,9 @@ def _written_name(shard: str) -> str:
     return SINGLE if shard == "pytorch_model.bin" else str(Path(shard).with_suffix(".safetensors"))
 
 
-def _shard(result: Result, source: Source, name: str, new: Path | None, metadata: Mapping[str, str]) -> None:
+def _shard(
+    result: ExtendedFolder, source: Source, name: str, new: Path | None, metadata: Mapping[str, str]
+) -> None:
     plan = result.plan
     changes = {tensor: change for tensor in source.tensors if (change := plan.change(tensor)) is not None}
     torch = source.format == "torch"
@@ -167,7 +168,7 @@ def _shard(result: Result, source: Source, name: str, new: Path | None, metadata
             link_or_copy(Path(source.label), new / name)
         result.files.append(FileChange(name, "the same (linked or copied)"))
         return
-    ours = Plan(
+    ours = ExtensionPlan(
         tables={t: c for t, c in plan.tables.items() if t in changes},
         buffers={t: c for t, c in plan.buffers.items() if t in changes},
     )
@@ -185,7 +186,7 @@ def _shard(result: Result, source: Source, name: str, new: Path | None, metadata
 
 
 def _texts(
-    folder: Path, plan: Plan, config: ModelConfig | None
+    folder: Path, plan: ExtensionPlan, config: ModelConfig | None
 ) -> Iterator[tuple[str, tuple[str, tuple[Edit, ...]]]]:
     """JSON files that change: name, new text and the fields that differ."""
     limits = Limits.of(plan)
@@ -225,7 +226,7 @@ def _written(data: dict[str, Any], like: str) -> str:
     return text + "\n" if like.endswith("\n") else text
 
 
-def _index(data: dict[str, Any], plan: Plan) -> dict[str, Any]:
+def _index(data: dict[str, Any], plan: ExtensionPlan) -> dict[str, Any]:
     about = data.get("metadata") or {}
     for change in plan.changes():
         new = plan.new_spec(change.old)
@@ -258,7 +259,7 @@ class Limits:
     audio: tuple[int, int] | None = None
 
     @classmethod
-    def of(cls, plan: Plan) -> Limits:
+    def of(cls, plan: ExtensionPlan) -> Limits:
         """What the plan changes, as far as its configuration edits say what it is."""
         tokens = image = audio = None
         for edit in plan.edits:

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pe_cli.errors import PeError, no_such
-from pe_cli.extend.find import Kind
 from pe_cli.extend.resample import METHODS, Options, method_named
 from pe_cli.extend.weights import ANCHORS, Anchor
+from pe_cli.position_names import Kind
 
 OutlierPolicy: TypeAlias = Literal["keep", "ignore"]
 REGENERATE = "regenerate"
 
 
 @dataclass(frozen=True)
-class Preset:
+class Recipe:
     """Settings of an original implementation, where they come from, and its method for each kind of table it resizes."""
 
     source: str
@@ -28,24 +28,24 @@ class Preset:
 
 
 PRESETS = {
-    "timm": Preset("timm resample_abs_pos_embed, open_clip", {"grid": "cubic"}, antialias=True),
-    "torch": Preset(
+    "timm": Recipe("timm resample_abs_pos_embed, open_clip", {"grid": "cubic"}, antialias=True),
+    "torch": Recipe(
         "torch F.interpolate as in transformers, MAE, DeiT, DINO, open_clip's text, ViTDet",
         {"grid": "cubic", "window": "cubic", "sequence": "linear", "relative": "linear"},
     ),
-    "dinov2": Preset("DINO and DINOv2 (scale of new size + 0.1)", {"grid": "cubic"}, scale_offset=0.1),
-    "jax": Preset("ViT-JAX and big_vision (scipy zoom, order 1)", {"grid": "linear"}, anchor="ends"),
-    "torchvision": Preset("torchvision interpolate_embeddings", {"grid": "cubic"}, anchor="ends"),
-    "swin": Preset("Swin's bias and position tables", {"window": "cubic", "grid": "cubic"}),
-    "beit": Preset("BEiT's geometric knots", {"window": "knots", "grid": "cubic"}),
-    "long-clip": Preset("Long-CLIP (77 -> 248: 20 rows kept)", {"sequence": "stretch"}, anchor="left"),
-    "longformer": Preset("Longformer's copies", {"sequence": "tile"}),
+    "dinov2": Recipe("DINO and DINOv2 (scale of new size + 0.1)", {"grid": "cubic"}, scale_offset=0.1),
+    "jax": Recipe("ViT-JAX and big_vision (scipy zoom, order 1)", {"grid": "linear"}, anchor="ends"),
+    "torchvision": Recipe("torchvision interpolate_embeddings", {"grid": "cubic"}, anchor="ends"),
+    "swin": Recipe("Swin's bias and position tables", {"window": "cubic", "grid": "cubic"}),
+    "beit": Recipe("BEiT's geometric knots", {"window": "knots", "grid": "cubic"}),
+    "long-clip": Recipe("Long-CLIP (77 -> 248: 20 rows kept)", {"sequence": "stretch"}, anchor="left"),
+    "longformer": Recipe("Longformer's copies", {"sequence": "tile"}),
 }
-DEFAULTS: dict[Kind, Preset] = {
-    "sequence": Preset("", {"sequence": "linear"}, anchor="ends"),
-    "grid": Preset("", {"grid": "cubic"}, antialias=True),
-    "window": Preset("", {"window": "cubic"}),
-    "relative": Preset("", {"relative": "linear"}),
+DEFAULTS: dict[Kind, Recipe] = {
+    "sequence": Recipe("", {"sequence": "linear"}, anchor="ends"),
+    "grid": Recipe("", {"grid": "cubic"}, antialias=True),
+    "window": Recipe("", {"window": "cubic"}),
+    "relative": Recipe("", {"relative": "linear"}),
 }
 SIZES: dict[Kind, str] = {"sequence": "--len", "grid": "--grid", "window": "--window", "relative": "--len"}
 # Method names of the command line that are not in `resample`.
@@ -53,7 +53,7 @@ NAMES = (*METHODS, "bilinear", "bicubic", REGENERATE)
 
 
 @dataclass(frozen=True)
-class Request:
+class ResizeRequest:
     """What the user asked for; None where nothing was said. Sizes: one of `length`, `grid`, `window`."""
 
     length: int | None = None
@@ -158,7 +158,7 @@ class Way:
         return f"{self.method} ({', '.join(details)})"
 
 
-def settle(request: Request, kind: Kind, axes: int, *, known: bool) -> Way:
+def settle(request: ResizeRequest, kind: Kind, axes: int, *, known: bool) -> Way:
     """The way for a table of `kind` with `axes` axes; `known` is whether its name says what it is."""
     base = PRESETS[request.preset] if request.preset else DEFAULTS[kind]
     told = (request.method, request.preset, request.anchor, request.antialias)
@@ -167,7 +167,7 @@ def settle(request: Request, kind: Kind, axes: int, *, known: bool) -> Way:
     if along and (
         kind == "relative" or kind not in base.methods
     ):  # in the way of ViTDet, or in that of its kind
-        base, request = DEFAULTS[kind], Request(grid=request.grid, window=request.window)
+        base, request = DEFAULTS[kind], ResizeRequest(grid=request.grid, window=request.window)
     if kind not in base.methods:
         raise _not_for(str(request.preset), kind)
     name = request.method or base.methods[kind]
@@ -208,7 +208,7 @@ def _not_for(preset: str, kind: Kind) -> PeError:
     return PeError(f"--preset {preset} is for {resized}; for {SIZES[kind]} there are {others}")
 
 
-def _refuse_what_is_not_read(request: Request, name: str, reads: Sequence[str]) -> None:
+def _refuse_what_is_not_read(request: ResizeRequest, name: str, reads: Sequence[str]) -> None:
     """An option that method `name` does not read would be accepted and ignored."""
     for option in ("anchor", "antialias", "keep", "alpha", "seed"):
         value = getattr(request, option)

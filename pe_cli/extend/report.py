@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import counted
-from pe_cli.extend.layout import Layout, times
-from pe_cli.extend.presets import REGENERATE, Request
-from pe_cli.extend.rows import Outliers, median
+from pe_cli.extend.find import PositionAxes, times
+from pe_cli.extend.presets import REGENERATE, ResizeRequest
 from pe_cli.extend.weights import FRESH
 from pe_cli.files.base import shown
 from pe_cli.files.provenance import made_by
@@ -25,6 +24,63 @@ RANK_ROWS = 256
 LAG_ROWS = 1024  # rows that stand for all at lags over 1
 SHORT_NORM = 0.9
 SEAM = 0.2
+
+
+NORM_BLOCK = 1 << 15  # elements: two blocks stay in cache
+MOST_AT_AN_END = 4
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """`flagged` row numbers with their norms, of which the first `head` and last `tail` rows of the body."""
+
+    flagged: tuple[int, ...]
+    norms: tuple[float, ...]
+    median: float
+    head: int
+    tail: int
+
+
+def norms(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """(n,) Euclidean norm of each row of (n, d), in float64 and in bounded memory."""
+    wide = np.complex128 if rows.dtype.kind == "c" else np.float64
+    squares = np.empty(len(rows))
+    step = max(1, NORM_BLOCK // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step].astype(wide)
+        squares[start : start + step] = np.einsum("ij,ij->i", block, block.conj()).real
+    return np.sqrt(squares)
+
+
+def median(values: NDArray[np.float64]) -> float:
+    """The median of finite `values` (n,), at least one. `np.median` loads numpy.ma, a tenth of what starting takes."""
+    middle = len(values) // 2
+    chosen = np.partition(values, (middle - 1 + len(values) % 2, middle))
+    return float((chosen[middle - 1 + len(values) % 2] + chosen[middle]) / 2)
+
+
+def outliers(size: NDArray[np.float64]) -> Outliers:
+    """Of rows with norms `size` (n,), those whose norm is over 1.5 times the median and far outside the spread of the others.
+
+    The spread is the median absolute deviation, and "far" is six of what would be standard deviations: narrow
+    random tables have long rows by chance, and those are not meant. Only runs at an end, of at most
+    `MOST_AT_AN_END` rows, count as head and tail.
+    """
+    if len(size) < 16:
+        return Outliers((), (), median(size) if len(size) else 0.0, 0, 0)
+    middle = median(size)
+    spread = 1.4826 * median(np.abs(size - middle))
+    apart = (size > 1.5 * middle) & (size - middle > 6 * spread)
+    flagged = np.flatnonzero(apart)
+    head = _run(apart[: MOST_AT_AN_END + 1])
+    tail = _run(apart[::-1][: MOST_AT_AN_END + 1])
+    return Outliers(tuple(map(int, flagged)), tuple(map(float, size[flagged])), middle, head, tail)
+
+
+def _run(flags: NDArray[np.bool_]) -> int:
+    """How many of the first flags are set; none where all are, since that is no end but the table."""
+    length = int(np.argmin(flags))
+    return 0 if flags.all() else length
 
 
 @dataclass(frozen=True)
@@ -50,7 +106,7 @@ class TableReport:
     name: str
     dtype: str
     shape: tuple[tuple[int, ...], tuple[int, ...]]
-    layout: Layout
+    layout: PositionAxes
     sizes: tuple[int, ...]
     way: str
     kept: int
@@ -168,7 +224,7 @@ def effective_rank(body: NDArray[Any]) -> float:
     return float(np.trace(gram).real) ** 2 / squares if squares else 0.0
 
 
-def account(source: NDArray[np.int64], layout: Layout) -> tuple[int, int, int, bool, int]:
+def account(source: NDArray[np.int64], layout: PositionAxes) -> tuple[int, int, int, bool, int]:
     """(kept, dropped, new, in place, duplicates) from the old row that each new one copies, or FRESH."""
     copies = source[source != FRESH]
     own = len(np.unique(copies))
@@ -210,7 +266,7 @@ def warn(report: TableReport, made: NDArray[np.float64], growing: bool) -> None:
 STARTING_VALUES = "learned"  # the one encoding of `pe gen` that is trained afterwards
 
 
-def warn_of_formula(source: Source, request: Request, reports: Sequence[TableReport]) -> None:
+def warn_of_formula(source: Source, request: ResizeRequest, reports: Sequence[TableReport]) -> None:
     """Add a warning to `reports` of rows made from their neighbours, where the file says that a formula gives them."""
     record = made_by(source.metadata) or {}
     command, encoding = record.get("command"), record.get("encoding")
@@ -224,7 +280,7 @@ def warn_of_formula(source: Source, request: Request, reports: Sequence[TableRep
             )
 
 
-def _again(command: str, request: Request) -> str:
+def _again(command: str, request: ResizeRequest) -> str:
     try:
         words = shlex.split(command)
     except ValueError:

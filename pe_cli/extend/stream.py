@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.extend.plan import Change, Plan
+from pe_cli.extend.plan import Change, ExtensionPlan
 from pe_cli.extend.report import TableReport
 from pe_cli.extend.table import TableChange
 from pe_cli.files import refuse_same_file
@@ -59,7 +59,7 @@ class Made:
 Part: TypeAlias = Copy | Made
 
 
-def new_header(header: Header, plan: Plan, metadata: Mapping[str, str]) -> tuple[bytes, list[Part]]:
+def new_header(header: Header, plan: ExtensionPlan, metadata: Mapping[str, str]) -> tuple[bytes, list[Part]]:
     """The new header's bytes, and the parts of the output in order; `metadata` is added to what there was."""
     placed: dict[str, Entry] = {}
     begin = 0
@@ -92,7 +92,7 @@ def new_header(header: Header, plan: Plan, metadata: Mapping[str, str]) -> tuple
 def rewrite(
     stream: ByteInput,
     header: Header,
-    plan: Plan,
+    plan: ExtensionPlan,
     path: str | Path | None,
     *,
     metadata: Mapping[str, str],

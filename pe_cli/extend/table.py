@@ -11,16 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.extend.find import Kind
-from pe_cli.extend.layout import Layout
+from pe_cli.extend.find import PositionAxes
 from pe_cli.extend.presets import REGENERATE, Way, advice
-from pe_cli.extend.report import TableReport, account, geometry, warn
+from pe_cli.extend.report import Outliers, TableReport, account, geometry, median, norms, outliers, warn
 from pe_cli.extend.resample import METHODS, axis_taps
-from pe_cli.extend.rows import Outliers, median, norms, outliers
 from pe_cli.extend.weights import FRESH, filler, resample, row_sources
 from pe_cli.files import TensorSpec
 from pe_cli.memory import require_memory
 from pe_cli.numerics.dtypes import round_to
+from pe_cli.position_names import Kind
 
 STYLES_1D = ("t2t", "paper", "paper-cat", "t2t-cossin")  # fairseq is t2t behind a row of padding
 STYLES_2D = ("mae", "canonical", "moco", "timm", "tatp22", "detr", "cogvideox")
@@ -30,7 +29,7 @@ TOLERANCE = {"float64": 1e-6, "float32": 2e-4, "float16": 1e-3, "bfloat16": 5e-3
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Formula:
     """A formula that gives the body of a table: `name`, and how far the positions begin from 0."""
 
     name: str
@@ -44,7 +43,7 @@ class Recipe:
         return round_to(_table(self.style, positions, self.width, sizes), dtype)
 
 
-def recognise(rows: NDArray[Any], layout: Layout) -> Recipe | None:
+def recognise(rows: NDArray[Any], layout: PositionAxes) -> Formula | None:
     """The formula that the body of `rows` (n, d) follows, or None."""
     body = rows[layout.prefix : layout.prefix + layout.usable]
     limit = TOLERANCE.get(body.dtype.name, 0.0) * max(
@@ -67,13 +66,13 @@ def recognise(rows: NDArray[Any], layout: Layout) -> Recipe | None:
     return None
 
 
-def _recipes(width: int, layout: Layout) -> Iterator[Recipe]:
+def _recipes(width: int, layout: PositionAxes) -> Iterator[Formula]:
     if len(layout.old) == 2:
-        yield from (Recipe(style, style, width) for style in STYLES_2D)
+        yield from (Formula(style, style, width) for style in STYLES_2D)
         return
     for start in dict.fromkeys((layout.prefix, 0, 1, 2)):
         for style in STYLES_1D:
-            yield Recipe(f"{style}, from position {start}" if start else style, style, width, start)
+            yield Formula(f"{style}, from position {start}" if start else style, style, width, start)
 
 
 def _table(
@@ -98,7 +97,7 @@ class TableChange:
     old: TensorSpec
     new: TensorSpec
     kind: Kind
-    layout: Layout
+    layout: PositionAxes
     sizes: tuple[int, ...]
     way: Way
     seed: int
@@ -226,7 +225,7 @@ class TableChange:
         return report
 
 
-def _about_outliers(found: Outliers, layout: Layout, way: Way) -> str:
+def _about_outliers(found: Outliers, layout: PositionAxes, way: Way) -> str:
     shown = ", ".join(
         f"{layout.prefix + row} ({norm:.2f})"
         for row, norm in list(zip(found.flagged, found.norms, strict=True))[:6]

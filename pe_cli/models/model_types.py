@@ -15,6 +15,8 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
+from pe_cli.position_names import BEHIND_PADDING
+
 SCHEME_FILES = ("schemes_text", "schemes_speech", "schemes_images")
 # Keys where null is a value of its own, no encoding, and not silence.
 NULL_SPEAKS = frozenset({"position_embedding_type", "position_embeddings_type"})
@@ -73,8 +75,7 @@ class Scheme:
     below_one : parameters whose values less than 1 mean another key (with the class default), or where null nothing
     fixed : parameters that are the same in every model of the type
     grid : defaults of image_size and patch_size, where the positions are the patches of an image
-    where : for a learned table the end of its tensor's name, with `offset` rows in front of position 0
-    counted : whether the number of rows in the configuration counts those in front
+    where : for a learned table the end of its tensor's name; `pe_cli.position_names` knows its special rows
     """
 
     encoding: str
@@ -86,8 +87,6 @@ class Scheme:
     fixed: dict[str, Any] = field(default_factory=dict)
     grid: tuple[int, int] | None = None
     where: str = ""
-    offset: int = 0
-    counted: bool = False
     note: str = ""
 
 
@@ -100,7 +99,8 @@ def data(name: str) -> Any:
 @lru_cache(maxsize=1)
 def _entries_of_schemes() -> dict[str, list[dict[str, Any]]]:
     groups = (group for name in SCHEME_FILES for group in data(name))
-    return {model_type: group["schemes"] for group in groups for model_type in group["types"]}
+    entries = {model_type: group["schemes"] for group in groups for model_type in group["types"]}
+    return {**dict.fromkeys(BEHIND_PADDING, entries["roberta"]), **entries}
 
 
 def schemes(model_type: str) -> tuple[Scheme, ...]:

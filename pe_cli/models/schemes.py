@@ -12,6 +12,7 @@ from pe_cli.models import layers
 from pe_cli.models.axes import grid_of
 from pe_cli.models.model_types import NULL_SPEAKS, Scheme, data, schemes
 from pe_cli.models.resolved import SYNONYMS, KeyLedger, LearnedTableError, Resolved, Setting
+from pe_cli.position_names import Front, front_of_model
 
 ROTATES = frozenset({"rotary", "rope"})
 SHAW = frozenset({"relative_key", "relative_key_query"})
@@ -196,12 +197,13 @@ def _other_names(key: str) -> tuple[str, ...]:
 def _learned_table(ledger: KeyLedger, scheme: Scheme, sizes: Mapping[str, Any]) -> LearnedTableError:
     config = ledger.config
     rows, dim = sizes.get("rows"), sizes.get("dim")
-    more = 0 if scheme.counted else scheme.offset
+    front = front_of_model(config.model_type, config.values.get("pad_token_id")) or Front(0, False, "")
+    more = 0 if front.counted else front.rows
     shape = (rows + more, dim) if isinstance(rows, int) and isinstance(dim, int) else None
     sized = f" of shape {shape}" if shape else ""
-    front = f", with {scheme.offset} rows in front of position 0" if scheme.offset else ""
+    special = f", with {front.rows} rows in front of position 0" if front.rows else ""
     return LearnedTableError(
-        f"{config.file}: {config.model_type} has a learned table{sized}{front}: its positions are learned, so they cannot be computed from the "
+        f"{config.file}: {config.model_type} has a learned table{sized}{special}: its positions are learned, so they cannot be computed from the "
         f"configuration; they are in the checkpoint, in the tensor whose name ends in {scheme.where} (`pe inspect CHECKPOINT` "
         "finds it, `pe extend` lengthens it)",
         file=config.file,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.extend import layout
+from pe_cli.extend import find as tables
 from pe_cli.extend.config import ModelConfig, offset_of
 from pe_cli.extend.find import choose, find, recognise
-from pe_cli.extend.rows import norms, outliers
+from pe_cli.extend.report import norms, outliers
 from pe_cli.files import TensorSpec
 
 KINDS = {
@@ -50,16 +50,27 @@ def test_kind_by_name(name: str) -> None:
     assert (found.kind if found else None) == kind
 
 
-TWO = specs(
+TWO_TABLES = specs(
     **{"text_model.position_embedding.weight": (77, 8), "vision_model.position_embedding.weight": (50, 8)}
 )
 
 
+def test_the_size_says_which_table() -> None:
+    """Of CLIP's two tables one is a grid and one a sequence."""
+    assert [c.name for c in choose(TWO_TABLES, [], "sequence", "clip")] == [
+        "text_model.position_embedding.weight"
+    ]
+    assert [c.name for c in choose(TWO_TABLES, [], "grid", "clip")] == [
+        "vision_model.position_embedding.weight"
+    ]
+
+
 def test_two_tables_are_listed() -> None:
-    with pytest.raises(PeError, match=r"2 position tables.*text_model.*vision_model"):
-        choose(TWO, [], "sequence", "clip")
-    (one,) = choose(TWO, ["vision*"], "grid", "clip")
-    assert one.kind == "grid"
+    two = specs(**{f"model.{side}.embed_positions.weight": (34, 8) for side in ("encoder", "decoder")})
+    with pytest.raises(PeError, match=r"2 position tables.*encoder.*decoder"):
+        choose(two, [], "sequence", "bart")
+    (one,) = choose(two, ["*decoder*"], "sequence", "bart")
+    assert one.name == "model.decoder.embed_positions.weight"
 
 
 def test_layers_move_together() -> None:
@@ -136,49 +147,49 @@ class TestLayouts:
         ("rows", "prefix", "side"), [(196, 0, 14), (197, 1, 14), (198, 2, 14), (1370, 1, 37)]
     )
     def test_prefix_by_an_exact_square(self, rows: int, prefix: int, side: int) -> None:
-        found = layout.grid((1, rows, 8), "t", old=None, count=2, prefix=None, suffix=None)
+        found = tables.grid((1, rows, 8), "t", old=None, count=2, prefix=None, suffix=None)
         assert (found.prefix, found.old, found.axes) == (prefix, (side, side), (1,))
 
     def test_not_square_is_named(self) -> None:
         with pytest.raises(PeError, match=r"200 rows.*--from-grid"):
-            layout.grid((1, 200, 8), "t", old=None, count=2, prefix=None, suffix=None)
+            tables.grid((1, 200, 8), "t", old=None, count=2, prefix=None, suffix=None)
 
     def test_given_grid_that_does_not_fit(self) -> None:
         with pytest.raises(PeError, match="check --from-grid"):
-            layout.grid((1, 200, 8), "t", old=(14, 14), count=2, prefix=1, suffix=None)
+            tables.grid((1, 200, 8), "t", old=(14, 14), count=2, prefix=1, suffix=None)
         with pytest.raises(PeError, match="check --from-grid"):
-            layout.grid((1, 190, 8), "t", old=(14, 14), count=2, prefix=None, suffix=None)
-        assert layout.grid((1, 200, 8), "t", old=(14, 14), count=2, prefix=1, suffix=3).suffix == 3
+            tables.grid((1, 190, 8), "t", old=(14, 14), count=2, prefix=None, suffix=None)
+        assert tables.grid((1, 200, 8), "t", old=(14, 14), count=2, prefix=1, suffix=3).suffix == 3
 
     @pytest.mark.parametrize(
         ("shape", "axes"), [((1, 14, 14, 64), (1, 2)), ((1, 64, 14, 14), (2, 3)), ((1, 7, 9, 64), (1, 2))]
     )
     def test_channels_last_or_first(self, shape: tuple[int, ...], axes: tuple[int, int]) -> None:
-        assert layout.grid(shape, "t", old=None, count=2, prefix=None, suffix=None).axes == axes
+        assert tables.grid(shape, "t", old=None, count=2, prefix=None, suffix=None).axes == axes
 
     def test_detection_tokens_behind(self) -> None:
-        found = layout.grid((1, 62, 8), "t", old=(7, 8), count=2, prefix=None, suffix=5)
+        found = tables.grid((1, 62, 8), "t", old=(7, 8), count=2, prefix=None, suffix=5)
         assert (found.prefix, found.suffix) == (1, 5)
 
     def test_windows(self) -> None:
-        assert layout.window((169, 4), "t", None) == layout.Layout((0,), (13, 13))
-        assert layout.window((172, 4), "t", None) == layout.Layout((0,), (13, 13), 0, 3)
-        assert layout.window((4, 13, 13), "t", None).axes == (1, 2)
-        assert layout.window((13 * 9, 4), "t", (7, 5)).old == (13, 9)
+        assert tables.window((169, 4), "t", None) == tables.PositionAxes((0,), (13, 13))
+        assert tables.window((172, 4), "t", None) == tables.PositionAxes((0,), (13, 13), 0, 3)
+        assert tables.window((4, 13, 13), "t", None).axes == (1, 2)
+        assert tables.window((13 * 9, 4), "t", (7, 5)).old == (13, 9)
         with pytest.raises(PeError, match="--from-window"):
-            layout.window((170, 4), "t", None)
+            tables.window((170, 4), "t", None)
 
     @pytest.mark.parametrize(
         "case",
         [
-            ((9, 4), layout.Layout((0,), (6,), 2, 1)),
-            ((1, 9, 4), layout.Layout((1,), (3, 3))),
-            ((2, 9, 4), layout.Layout((1,), (9,))),
-            ((1, 4, 3, 5), layout.Layout((2, 3), (3, 5))),
-            ((6, 1, 9, 4), layout.Layout((2,), (9,))),
+            ((9, 4), tables.PositionAxes((0,), (6,), 2, 1)),
+            ((1, 9, 4), tables.PositionAxes((1,), (3, 3))),
+            ((2, 9, 4), tables.PositionAxes((1,), (9,))),
+            ((1, 4, 3, 5), tables.PositionAxes((2, 3), (3, 5))),
+            ((6, 1, 9, 4), tables.PositionAxes((2,), (9,))),
         ],
     )
-    def test_rows_and_back(self, case: tuple[tuple[int, ...], layout.Layout]) -> None:
+    def test_rows_and_back(self, case: tuple[tuple[int, ...], tables.PositionAxes]) -> None:
         shape, where = case
         array = np.arange(np.prod(shape)).reshape(shape)
         assert np.array_equal(where.restore(where.rows_of(array), shape), array)
@@ -205,4 +216,4 @@ class TestOutliers:
 
 
 def test_find_keeps_the_order_of_the_file() -> None:
-    assert [found.name for found in find(TWO.values())] == list(TWO)
+    assert [found.name for found in find(TWO_TABLES.values())] == list(TWO_TABLES)

@@ -16,9 +16,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from pe_cli.errors import PeError
-from pe_cli.extend import folder_target
-from pe_cli.extend.folder import Limits, Result, extend_folder
-from pe_cli.extend.presets import Request
+from pe_cli.extend import new_folder
+from pe_cli.extend.folder import ExtendedFolder, Limits, extend_folder
+from pe_cli.extend.presets import ResizeRequest
 
 TABLE = "embeddings.position_embeddings.weight"
 RNG = np.random.default_rng(5)
@@ -71,8 +71,8 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-def extended(folder: Path, target: Path | None, **options: Any) -> Result:
-    return extend_folder(folder, target, Request(**options), metadata={"pe": "{}"})
+def extended(folder: Path, target: Path | None, **options: Any) -> ExtendedFolder:
+    return extend_folder(folder, target, ResizeRequest(**options), metadata={"pe": "{}"})
 
 
 def test_one_shard_and_all_that_repeats_the_length(model: Path, tmp_path: Path) -> None:
@@ -148,16 +148,18 @@ def test_an_existing_folder(model: Path, tmp_path: Path) -> None:
     with pytest.raises(PeError, match="--force"):
         extended(model, tmp_path / "new", length=1024)
     with pytest.raises(PeError, match="no model folder"):
-        extend_folder(model, tmp_path / "new", Request(length=9, method="truncate"), metadata={}, force=True)
+        extend_folder(
+            model, tmp_path / "new", ResizeRequest(length=9, method="truncate"), metadata={}, force=True
+        )
     with pytest.raises(PeError, match="inside it"):
         extended(model, model / "new", length=1024)
     extended(model, tmp_path / "one", length=1024)
-    extend_folder(model, tmp_path / "one", Request(length=700), metadata={}, force=True)
+    extend_folder(model, tmp_path / "one", ResizeRequest(length=700), metadata={}, force=True)
     assert read(tmp_path / "one" / "config.json")["max_position_embeddings"] == 700
 
 
-def replaced(folder: Path, target: Path, length: int = 700) -> Result:
-    return extend_folder(folder, target, Request(length=length), metadata={}, force=True)
+def replaced(folder: Path, target: Path, length: int = 700) -> ExtendedFolder:
+    return extend_folder(folder, target, ResizeRequest(length=length), metadata={}, force=True)
 
 
 def rows(folder: Path) -> int:
@@ -222,7 +224,7 @@ def test_what_comes_into_the_target_meanwhile(model: Path, tmp_path: Path) -> No
         (new / "thesis.txt").write_text("just saved")
 
     with pytest.raises(PeError, match=r"holds thesis\.txt"):
-        extend_folder(model, new, Request(length=700), metadata={}, force=True, watch=watch)
+        extend_folder(model, new, ResizeRequest(length=700), metadata={}, force=True, watch=watch)
     assert (new / "thesis.txt").exists()
     assert rows(new) == 600
     shutil.rmtree(new)
@@ -231,7 +233,7 @@ def test_what_comes_into_the_target_meanwhile(model: Path, tmp_path: Path) -> No
         new.mkdir()
 
     with pytest.raises(PeError, match=r"new exists and is not overwritten"):
-        extend_folder(model, new, Request(length=700), metadata={}, watch=appear)
+        extend_folder(model, new, ResizeRequest(length=700), metadata={}, watch=appear)
     assert sorted(os.listdir(tmp_path)) == ["model", "new"]
 
 
@@ -285,7 +287,7 @@ def test_without_an_exchange_the_old_folder_comes_back(
 ) -> None:
     """Interrupted before the first rename, between the two, or not at all."""
     extended(model, tmp_path / "new", length=600)
-    monkeypatch.setattr(folder_target, "renamed", lambda *_: False)
+    monkeypatch.setattr(new_folder, "renamed", lambda *_: False)
     rename, count = os.rename, 0
 
     def interrupted(source: Path, target: Path) -> None:
@@ -327,7 +329,7 @@ def test_an_interrupted_removal_is_finished(
 def test_all_is_on_the_disk_before_a_folder_is_replaced(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fsync, rename = os.fsync, folder_target.renamed
+    fsync, rename = os.fsync, new_folder.renamed
     flushed: list[str] = []
     at_exchange: list[str] = []
 
@@ -336,13 +338,13 @@ def test_all_is_on_the_disk_before_a_folder_is_replaced(
         fsync(fd)
 
     def renamed(source: Path, target: Path, flag: int) -> bool:
-        if flag == folder_target.EXCHANGE:
+        if flag == new_folder.EXCHANGE:
             at_exchange.extend(flushed)
         return rename(source, target, flag)
 
     extended(model, tmp_path / "new", length=600)
     monkeypatch.setattr(os, "fsync", noted)
-    monkeypatch.setattr(folder_target, "renamed", renamed)
+    monkeypatch.setattr(new_folder, "renamed", renamed)
     replaced(model, tmp_path / "new")
     names = {path.name for path in (tmp_path / "new").rglob("*")}
     assert names <= set(at_exchange)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pe_cli import cli
-from pe_cli.extend.config import BEHIND_PADDING
+from pe_cli.position_names import BEHIND_PADDING
 
 pytestmark = pytest.mark.interop
 torch = pytest.importorskip("torch")

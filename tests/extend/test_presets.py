@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.extend.find import Kind
-from pe_cli.extend.presets import Request, settle
+from pe_cli.extend.presets import ResizeRequest, settle
+from pe_cli.position_names import Kind
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from pe_cli.extend.presets import Request, settle
 )
 def test_presets_by_kind(preset: str, kind: Kind, words: str) -> None:
     sizes: dict[Kind, dict[str, Any]] = {"sequence": {"length": 9}, "window": {"window": (9, 9)}}
-    request = Request(preset=preset, **sizes.get(kind, {"grid": (9, 9)}))
+    request = ResizeRequest(preset=preset, **sizes.get(kind, {"grid": (9, 9)}))
     assert settle(request, kind, 1, known=True).words == words
 
 
@@ -40,7 +40,7 @@ def test_presets_by_kind(preset: str, kind: Kind, words: str) -> None:
 def test_a_preset_is_for_the_tables_that_its_original_resizes(
     preset: str, request_: dict[str, Any], words: str
 ) -> None:
-    request = Request(preset=preset, **request_)
+    request = ResizeRequest(preset=preset, **request_)
     with pytest.raises(PeError, match=words):
         settle(request, request.kind, 1, known=True)
 
@@ -48,21 +48,23 @@ def test_a_preset_is_for_the_tables_that_its_original_resizes(
 @pytest.mark.parametrize(("preset", "words"), [("timm", "cubic (half, a = -0.75)"), ("beit", "knots")])
 def test_window_tables_that_move_along_with_a_grid(preset: str, words: str) -> None:
     """timm has no way of its own with them; BEiT has."""
-    assert settle(Request(grid=(9, 9), preset=preset), "window", 2, known=True).words == words
-    assert settle(Request(grid=(9, 9), preset=preset), "relative", 1, known=True).words == "linear (half)"
+    assert settle(ResizeRequest(grid=(9, 9), preset=preset), "window", 2, known=True).words == words
+    assert (
+        settle(ResizeRequest(grid=(9, 9), preset=preset), "relative", 1, known=True).words == "linear (half)"
+    )
 
 
 def test_coordinates_of_a_preset_are_not_moved() -> None:
     with pytest.raises(PeError, match="leave out --anchor"):
-        settle(Request(grid=(9, 9), preset="dinov2", anchor="ends"), "grid", 2, known=True)
+        settle(ResizeRequest(grid=(9, 9), preset="dinov2", anchor="ends"), "grid", 2, known=True)
 
 
 def test_rows_in_front_are_offset_and_prefix_together() -> None:
-    assert Request(grid=(9, 9)).front is None
-    assert Request(grid=(9, 9), prefix=1).front == 1
-    assert Request(grid=(9, 9), prefix=1, offset=2).front == 3
+    assert ResizeRequest(grid=(9, 9)).front is None
+    assert ResizeRequest(grid=(9, 9), prefix=1).front == 1
+    assert ResizeRequest(grid=(9, 9), prefix=1, offset=2).front == 3
 
 
 def test_who_names_an_anchor_wants_interpolation() -> None:
-    assert not settle(Request(length=9), "sequence", 1, known=True).chosen
-    assert settle(Request(length=9, anchor="left"), "sequence", 1, known=True).chosen
+    assert not settle(ResizeRequest(length=9), "sequence", 1, known=True).chosen
+    assert settle(ResizeRequest(length=9, anchor="left"), "sequence", 1, known=True).chosen

@@ -21,8 +21,8 @@ from safetensors.numpy import save_file
 
 from pe_cli import process
 from pe_cli.errors import PeError
-from pe_cli.extend import folder, folder_copy, folder_target
-from pe_cli.extend.presets import Request
+from pe_cli.extend import folder, new_folder
+from pe_cli.extend.presets import ResizeRequest
 from pe_cli.files.atomic import open_output
 from pe_cli.process import INTERRUPTED, TERMINATED
 
@@ -139,8 +139,8 @@ def test_values_that_the_type_cannot_hold_are_told(launch, tmp_path: Path) -> No
     assert "of the values of alibi are NaN or infinite: too large for float8_e4m3fn" in done.stderr
 
 
-EACH_LINE = (folder_target.__file__,)
-EACH_CALL = (folder_copy.__file__, shutil.__file__)
+EACH_LINE = (new_folder.__file__,)
+EACH_CALL = (new_folder.__file__, shutil.__file__)
 READING = ("names_in", "_links", "_same_as_any", "flush", "_fsync")  # many lines, and nothing changes in them
 OLD, NEW = 40, 50  # rows
 
@@ -189,10 +189,10 @@ def at_each_line(number: int, way: str) -> Iterator[dict[str, Any]]:
     """What a signal at the n-th line of the code that replaces a folder leaves, for each n."""
     model, target = Path("model"), Path("target")
     if way == "two renames":
-        folder_target.renamed = lambda *_: False  # type: ignore[assignment]
+        new_folder.renamed = lambda *_: False  # type: ignore[assignment]
     states = {}
     for state, length in (("new", NEW), ("old", OLD)):
-        folder.extend_folder(model, target, Request(length=length), metadata={}, force=True)
+        folder.extend_folder(model, target, ResizeRequest(length=length), metadata={}, force=True)
         states[state] = contents(target)
     before = Path(shutil.copytree(target, "before"))
     moment = 0
@@ -237,7 +237,7 @@ def disturbed(model: Path, target: Path, number: int, moment: int) -> None:
     code = 0
     sys.settrace(trace)
     try:
-        folder.extend_folder(model, target, Request(length=NEW), metadata={}, force=True)
+        folder.extend_folder(model, target, ResizeRequest(length=NEW), metadata={}, force=True)
     except BaseException:
         code = 70
     finally:

@@ -1,0 +1,421 @@
+"""Names of position tensors: the one table that `pe inspect`, `pe extend` and `pe gen model` ask.
+
+A row says what a tensor of that name is, which shapes it may have, how `pe extend` counts its positions, and who
+names it so. Beside it stands what only the type of a model tells: how many rows lie in front of position 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+# How the positions of a table are counted: along a sequence, on a grid of patches, by the offset of two cells of a
+# window, by distance along one axis.
+Kind: TypeAlias = Literal["sequence", "grid", "window", "relative"]
+
+# The ends of one name in torch, TensorFlow, Keras 3, Flax and quantised files.
+_END = r"(?:\.weight|\.qweight|\.weight_packed|[./]embeddings?(?::0)?|\.embedding\.weight|\.emb(?:\.weight)?|\.pe|/pe|[./]vars/0|:0)?$"
+_START = r"(?:^|[._/])"
+_VISION = r"(?:vision|visual|video|image|patch|pixel|vit\b|detr)"
+_POSITION = r"(?:pos(?:ition)?(?:al)?_?(?:emb(?:ed(?:ding|ed)?)?s?|encodings?))"
+
+
+@dataclass(frozen=True)
+class PositionName:
+    """What a tensor is whose name matches `pattern`.
+
+    pattern   regular expression for the end of the name in small letters
+    encoding  encoding it belongs to; None where the name looks like a position tensor's and is none
+    role      what it holds, in words
+    ranks     numbers of axes that it may have, axes of one entry included
+    kind      how its positions are counted, where its rows are positions that can be resampled
+    main      whether it is the table that a model's length is about; others follow it or have to be named
+    either    whether a sequence and a grid go by this name: who resizes it says which
+    remark    where it cannot be resampled: what to say of the model
+    source    whose name it is
+    """
+
+    pattern: str
+    encoding: str | None
+    role: str
+    ranks: tuple[int, ...]
+    kind: Kind | None = None
+    main: bool = True
+    either: bool = False
+    remark: str = ""
+    source: str = ""
+
+
+def _rows(pattern: str, role: str, kind: Kind, ranks: tuple[int, ...], **rest: Any) -> PositionName:
+    """A learned table whose rows are positions."""
+    return PositionName(pattern, "learned", role, ranks, kind, **rest)
+
+
+ROPE = "rotary position embeddings (RoPE): change the scaling in config.json instead (see `pe gen rope`)"
+ALIBI = "ALiBi biases, computed at run time; any length works"
+T5 = "T5-like buckets of distance; any length works"
+DEBERTA = "DeBERTa-like relative embeddings, not rows by length"
+SWIN2 = "Swin v2's coordinate network: nothing to resample"
+CONVOLUTION = "a convolution as position encoding (wav2vec 2), free of length"
+
+# The first row that matches counts: exact names of models come before general ones.
+NAMES: tuple[PositionName, ...] = (
+    # What only looks like a position tensor.
+    PositionName(
+        r"query_pos(?:ition)?_embed\w*" + _END, None, "learned queries of a decoder", (1, 2, 3), source="DETR"
+    ),
+    PositionName(
+        r"relative_pos_embeddings\.weight$", None, "a linear layer", (2,), source="ProphetNet"
+    ),
+    # Rotary.
+    PositionName(
+        _START + r"(?:(?:original_)?inv_freq|(?:rope|rotary\w*)\.freqs)$", "rope", "frequencies of rotary pairs", (1,), remark=ROPE
+    ),
+    PositionName(
+        r"rope_embed\.periods$", "rope", "periods of rotary pairs", (1,), remark=ROPE, source="DINOv3"
+    ),
+    PositionName(
+        r"rope_freqs\.weight$", "rope", "divisors of rotary frequencies", (1,), remark=ROPE, source="ggml"
+    ),
+    PositionName(
+        r"rope_factors_(?:long|short)\.weight$", "rope", "LongRoPE divisors", (1,), remark=ROPE, source="ggml"
+    ),
+    PositionName(
+        _START + r"(?:cos_sin_cache|(?:cos|sin)_(?:cached|cache)|freqs_cis|freqs_(?:cos|sin))$",
+        "rope",
+        "rotary table",
+        (2, 3, 4),
+        remark=ROPE,
+    ),
+    # Biases and rows by distance.
+    PositionName(
+        r"global_relative_attention_bias\.weight$",
+        "t5",
+        "bias of side positions (buckets, heads)",
+        (2,),
+        remark=T5,
+        source="LongT5",
+    ),
+    PositionName(
+        r"relative_attention_bias\.weight$", "t5", "bias by bucket (buckets, heads)", (2,), remark=T5, source="T5, MPNet"
+    ),
+    PositionName(
+        r"rel_pos(?:_[xy])?_bias(?:\.weight)?$",
+        "t5",
+        "bias by bucket (heads, buckets)",
+        (2,),
+        remark=T5,
+        source="LayoutLMv2 and v3",
+    ),
+    PositionName(r"rel_attn_embed\.weight$", "t5", "gated bias by bucket", (2,), remark=T5, source="WavLM"),
+    PositionName(r"attn_rel_b\.weight$", "t5", "bias by bucket", (2,), remark=T5, source="ggml"),
+    PositionName(
+        r"rel_embeddings\.weight$", "deberta", "relative rows (2 S, dim)", (2,), remark=DEBERTA, source="DeBERTa"
+    ),
+    PositionName(
+        r"relative_position_bias_table$",
+        "swin",
+        "bias by offset inside a window (offsets, heads)",
+        (2, 3),
+        "window",
+        source="Swin, BEiT",
+    ),
+    PositionName(r"relative_position_index$", "swin", "index of window offsets", (2,), source="Swin, BEiT"),
+    PositionName(
+        r"relative_coords_table$", "swin", "log coordinates of window offsets", (3, 4), remark=SWIN2, source="Swin v2"
+    ),
+    PositionName(
+        r"(?:continuous_position_bias_mlp|cpb_mlp)\.\d+\.(?:weight|bias)$",
+        "swin",
+        "network of the bias by offset",
+        (1, 2),
+        remark=SWIN2,
+        source="Swin v2",
+    ),
+    PositionName(
+        _START + r"rel(?:ative)?_pos(?:ition)?_[hwt]$",
+        "shaw",
+        "rows by distance along one axis (2 n - 1, head_dim)",
+        (2,),
+        "relative",
+        main=False,
+        source="ViTDet, SAM, MViT",
+    ),
+    PositionName(
+        _START + r"(?:relative_position_bias|relative_bias)(?:\.weight)?$", "t5", "relative bias", (2, 3), remark=T5
+    ),
+    PositionName(
+        r"distance_embedding\.weight$", "shaw", "rows by distance", (2,), source="BERT with relative_key"
+    ),
+    PositionName(
+        _START + r"(?:pe_k|emb_rel_[kv]|relative_(?:key|value)s?(?:_emb.*)?|[kv]_rel_pos)(?:\.weight)?$",
+        "shaw",
+        "rows by clipped distance",
+        (2, 3),
+    ),
+    PositionName(
+        _START + r"rel(?:ative)?_" + _POSITION + _END, "shaw", "rows by distance", (2, 3), main=False
+    ),
+    PositionName(
+        _START + r"(?:r_w_bias|r_r_bias|pos_bias_[uv])$",
+        "transformer-xl",
+        "learned bias of content or position",
+        (1, 2),
+        source="Transformer-XL, Conformer",
+    ),
+    PositionName(
+        _START + r"(?:linear_pos|r_net)\.weight$",
+        "transformer-xl",
+        "projection of distance rows",
+        (2,),
+        source="Transformer-XL, Conformer",
+    ),
+    PositionName(
+        _START + r"(?:alibi|slopes|alibi_slopes)$", "alibi", "slopes or bias by distance", (1, 2, 3), remark=ALIBI
+    ),
+    PositionName(
+        _START + r"(?:bias_p|bias_a)$", "kerple", "parameters of the distance kernel", (1, 2, 3), source="KERPLE"
+    ),
+    # Convolutions.
+    PositionName(
+        r"(?:pos_conv_embed|pos_conv)\..*(?:weight|weight_g|weight_v|original\d|bias)$",
+        "peg",
+        "convolution of positions",
+        (1, 2, 3),
+        remark=CONVOLUTION,
+        source="wav2vec 2",
+    ),
+    PositionName(
+        _START + r"(?:peg|pos_block)\.?.*\.proj.*\.(?:weight|bias)$",
+        "peg",
+        "depthwise convolution of positions",
+        (1, 4),
+        source="CPVT, Twins",
+    ),
+    # Tables beside the main one.
+    PositionName(
+        r"(?:prompt_encoder|shared_image_embedding|shared_embedding).*positional_embedding$",
+        "fourier",
+        "random frequencies of a prompt's coordinates",
+        (2,),
+        source="SAM",
+    ),
+    PositionName(
+        r"(?:tile_position|tile_positional|aspect_ratio|tile_embedding).*" + _END,
+        "learned",
+        "rows by tile of an image",
+        (2, 3, 4),
+        source="Llama 3.2 Vision",
+    ),
+    _rows(
+        _START + r"[xyhw]_position_embeddings" + _END,
+        "rows by page coordinate",
+        "sequence",
+        (2,),
+        main=False,
+        source="LayoutLM",
+    ),
+    _rows(
+        _START + r"box_position_embeddings" + _END,
+        "rows by token for the layout",
+        "sequence",
+        (2,),
+        main=False,
+        source="LiLT",
+    ),
+    _rows(
+        _START + r"(?:row|col|column)_(?:position_)?embed(?:ding|der)?s?" + _END,
+        "rows along one axis of a grid",
+        "sequence",
+        (2,),
+        main=False,
+        source="DETR, TVP, Pix2Struct",
+    ),
+    _rows(
+        r"mid_position_embeddings$", "grid rows of each layer", "grid", (4,), main=False, source="YOLOS"
+    ),
+    _rows(
+        _START
+        + r"(?:time_embeddings|temporal_(?:pos_)?embed(?:ding)?s?|time_pos_embed|pos_embed_temporal|mit\.position_embedding)"
+        + _END,
+        "rows by frame",
+        "sequence",
+        (2, 3),
+        main=False,
+        source="TimeSformer, X-CLIP, MViT",
+    ),
+    _rows(
+        _START + r"(?:pos_embed_window|absolute_pos_embed_win)$",
+        "window part of a grid",
+        "grid",
+        (4,),
+        main=False,
+        source="Hiera",
+    ),
+    PositionName(
+        _START + r"pos_embed_class$", "learned", "row of the class token", (2, 3), source="MViT"
+    ),
+    _rows(
+        _START + r"visual_position_embeddings" + _END,
+        "rows by visual token",
+        "sequence",
+        (2,),
+        main=False,
+        source="VisualBERT",
+    ),
+    # Main tables.
+    _rows(
+        r"position_embedding_table$", "one table for each axis", "sequence", (3,), source="Gemma 4 vision"
+    ),
+    _rows(r"position_embedding_table" + _END, "rows by token", "sequence", (2,)),
+    _rows(
+        _VISION + r".*(?:" + _POSITION + r"|embed_positions)" + _END,
+        "rows by image patch",
+        "grid",
+        (2, 3, 4),
+        source="CLIP, SAM and other towers",
+    ),
+    _rows(r"posembed_input/pos_embedding$", "rows by image patch", "grid", (3,), source="ViT-JAX"),
+    _rows(_START + r"v\.position_embd" + _END, "rows by image patch", "grid", (2,), source="ggml"),
+    _rows(
+        _START + r"pos_embed(?:ding|ed)?s?(?:\.pos_embed|_spatial)?$",
+        "rows by image patch",
+        "grid",
+        (2, 3, 4),
+        source="timm, diffusers",
+    ),
+    _rows(_START + r"embed_positions" + _END, "rows by token", "sequence", (2, 3), source="fairseq, BART and kin"),
+    _rows(
+        _START + r"(?:wpe|positions_embed|a?\.?position_embd)" + _END,
+        "rows by token",
+        "sequence",
+        (2,),
+        source="GPT, ggml",
+    ),
+    _rows(
+        _START + r"position_embeddings?$",
+        "rows by image patch, behind class tokens",
+        "grid",
+        (3, 4),
+        source="ViT and kin of transformers",
+    ),
+    _rows(
+        _START + r"(?:position_embeddings?|positional_embeddings?|positional_embedding_res|position_embeds(?:_layer)?|position_enc)"
+        + _END,
+        "rows by token",
+        "sequence",
+        (2, 3),
+        source="BERT, CLIP and many more",
+    ),
+    _rows(_START + _POSITION + _END, "rows by position", "sequence", (2, 3), either=True, source="minGPT and others"),
+    _rows(
+        _START + r"(?:pos_encod(?:er|ing)|positional_encod(?:er|ing))\.(?:pe|weight|pos_embedding)$",
+        "rows by position",
+        "sequence",
+        (2, 3),
+        either=True,
+        source="the tutorial of PyTorch",
+    ),
+    _rows(_START + r"pe" + _END, "rows by position", "sequence", (2, 3, 4), either=True),
+)  # fmt: skip
+
+_DIGITS = re.compile(r"\d+")
+_COMPILED = [(re.compile(row.pattern), row) for row in NAMES]
+
+
+def named(name: str, shape: Sequence[int]) -> PositionName | None:
+    """What a tensor called `name` of `shape` is, or None where the name tells nothing of positions.
+
+    >>> named("transformer.wpe.weight", (1024, 768)).kind
+    'sequence'
+    """
+    found = _named(_DIGITS.sub("0", name.lower()), len(shape))  # the layers of a model share one answer
+    if (
+        found is None
+        or found.encoding is None
+        or (found.kind is not None and sum(size > 1 for size in shape) < 2)
+    ):
+        return None
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _named(name: str, rank: int) -> PositionName | None:
+    return next((row for pattern, row in _COMPILED if rank in row.ranks and pattern.search(name)), None)
+
+
+# Positions begin at pad_token_id + 1, and the length in the configuration counts the rows in front as well
+# (`create_position_ids_from_input_ids` in transformers, of fairseq).
+BEHIND_PADDING = frozenset(
+    [
+        "roberta",
+        "xlm-roberta",
+        "xlm-roberta-xl",
+        "camembert",
+        "longformer",
+        "mpnet",
+        "esm",
+        "data2vec-text",
+        "ibert",
+        "xmod",
+        "lilt",
+        "luke",
+        "roberta-prelayernorm",
+        "layoutlmv3",
+        "markuplm",
+        "bridgetower_text_model",
+        "clap_text_model",
+        "altclip_text_model",
+    ]
+)
+# Two rows stand in front of position 0 beside those that the configuration counts.
+TWO_IN_FRONT = frozenset(
+    ["bart", "mbart", "plbart", "mvp", "trocr", "opt", "biogpt", "nystromformer", "yoso", "florence2"]
+)
+PADDING = 1  # pad_token_id of the models above, where their file does not say
+
+
+@dataclass(frozen=True)
+class Front:
+    """Rows before position 0, and whether the length in the configuration counts them as well."""
+
+    rows: int
+    counted: bool
+    why: str
+
+
+def front_of_model(model_type: str, pad_token_id: Any = None) -> Front | None:
+    """The rows in front of position 0 of a table of tokens of this type of model, or None where the type tells nothing."""
+    if model_type in BEHIND_PADDING:
+        pad = pad_token_id if type(pad_token_id) is int else PADDING
+        return Front(pad + 1, True, f"{model_type}: positions begin at pad_token_id + 1")
+    if model_type in TWO_IN_FRONT:
+        return Front(2, False, f"{model_type}: positions begin at row 2")
+    return None
+
+
+ROUND = 64  # lengths of tables of tokens are multiples of it
+GRID_PREFIXES = (
+    0,
+    1,
+    2,
+    5,
+)  # no special row, a class token, one for distillation too, a class token and four registers
+
+
+def front_of_rows(rows: int) -> Front | None:
+    """Two rows in front where a table has two rows more than a round length (RoBERTa, BART, OPT), from the number alone."""
+    if rows > ROUND and rows % ROUND == 2:
+        return Front(2, False, f"{rows} rows are {rows - 2} and 2 (as in RoBERTa, BART and OPT)")
+    return None
+
+
+def squares(rows: int, axes: int = 2, prefixes: Sequence[int] = GRID_PREFIXES) -> Iterator[tuple[int, int]]:
+    """(special rows, side) where `rows` are a square (cube) behind that many special rows; never a rounded root."""
+    for special in prefixes:
+        side = round(max(rows - special, 0) ** (1 / axes))
+        if side > 1 and side**axes == rows - special:
+            yield special, side
