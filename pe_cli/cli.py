@@ -187,7 +187,8 @@ def main() -> NoReturn:
 def run(argv: list[str]) -> int:
     """Run one command line and return its exit code."""
     try:
-        code = typer.main.get_command(app)(args=argv, prog_name="pe", standalone_mode=False)
+        with process.one_command():
+            code = typer.main.get_command(app)(args=argv, prog_name="pe", standalone_mode=False)
         sys.stdout.flush()
         return _interrupted() if code == INTERRUPTED else int(code or DONE)
     except BrokenPipeError:

@@ -42,6 +42,11 @@ def no_such(kind: str, given: str, known: Iterable[str]) -> PeError:
     return PeError(f"no {kind} {given!r}; {remedy}")
 
 
+def needs(what: str, library: str, extra: str) -> PeError:
+    """`what` is done by a library that is not installed, and which extra of pe brings it."""
+    return PeError(f"{what} needs {library}: pip install 'pe-cli[{extra}]'")
+
+
 def counted(number: int, one: str, many: str) -> str:
     """`1 node lies` or `3 nodes lie`: the number with the words that go with it."""
     return f"{number} {one if number == 1 else many}"

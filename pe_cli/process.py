@@ -1,4 +1,5 @@
-"""The process that `pe` runs in: standard streams that may be closed or full, and signals that may come at any moment.
+"""The process that `pe` runs in: standard streams that may be closed or full, signals that may come at any moment, and
+which files it reads, so that no output is laid over one of them.
 
 It is imported before anything else, and so it imports little.
 """
@@ -8,8 +9,11 @@ from __future__ import annotations
 import io
 import os
 import signal
+import stat
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -104,3 +108,74 @@ def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(code)
+
+
+_Identity = tuple[int, int]
+_open: list[_Identity] = []  # the files that are open for reading
+_commands: list[set[_Identity]] = []  # what each command under way has read so far
+
+
+@contextmanager
+def one_command() -> Iterator[None]:
+    """Whatever is read until the block ends counts as its input, also when it is closed again.
+
+    Outside of such a block a file is an input only as long as it is open.
+    """
+    _commands.append(set())
+    try:
+        yield
+    finally:
+        _commands.pop()
+
+
+@contextmanager
+def reading(fd: int, label: str) -> Iterator[None]:
+    """Note that the file of descriptor `fd` is read.
+
+    Raises PeError if the shell has made it the standard output or error of a command (`pe … FILE >> FILE`).
+    """
+    identity = _identity(fd)
+    if identity is None:
+        yield
+        return
+    for command in _commands:
+        command.add(identity)
+    _open.append(identity)
+    try:
+        if _commands:
+            _refuse_streams(identity, label)
+        yield
+    finally:
+        _open.remove(identity)
+
+
+def refuse_input(output: str | os.PathLike[str] | int, label: str) -> None:
+    """Raise PeError if `output` (a path or a descriptor) is one of the inputs, under whatever name."""
+    identity = _identity(output)
+    if identity is not None and (identity in _open or any(identity in command for command in _commands)):
+        raise _also_input(label)
+
+
+def _refuse_streams(identity: _Identity, label: str) -> None:
+    if identity == _identity(STDERR):
+        # The message itself would be appended to the input.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDERR)
+        raise _also_input("standard error")
+    if identity == _identity(STDOUT):
+        raise _also_input(f"standard output, {label},")
+
+
+def _also_input(label: str) -> Exception:
+    from pe_cli.errors import PeError
+
+    return PeError(f"{label} is also the input; write to another file and move it there afterwards")
+
+
+def _identity(file: str | os.PathLike[str] | int) -> _Identity | None:
+    """Device and number of a file that keeps what is written; None for pipes, terminals, and what is not there."""
+    try:
+        status = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    keeps = stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)
+    return (status.st_dev, status.st_ino) if keeps else None

@@ -13,6 +13,7 @@ from pe_cli.diff.metrics import Tolerance
 from pe_cli.errors import PeError
 from pe_cli.files import provenance
 from pe_cli.files.sources import open_source, split_spec
+from pe_cli.process import refuse_input
 from pe_cli.render.console import tell
 
 SOURCE_HELP = "FILE, FILE:TENSOR, or - (stdin)."
@@ -57,10 +58,6 @@ def diff_command(
     for option, value in (("--atol", atol), ("--rtol", rtol)):
         if not math.isfinite(value):
             raise PeError(f"{option} {value}: a finite number is needed")
-    if plot:
-        from pe_cli.render.plots.canvas import refuse_inputs
-
-        refuse_inputs(plot, a, b)
     tolerance = Tolerance(atol, rtol, ulp)
     named = (
         tensor_a is not None or split_spec(a)[1] is not None,
@@ -70,6 +67,8 @@ def diff_command(
         open_source(a, tensor=tensor_a, again=True) as left,
         open_source(b, tensor=tensor_b, again=True) as right,
     ):
+        if plot:
+            refuse_input(plot, plot)
         report = compare_sources(left, right, named, tolerance)
     if plot:
         _plot(report, plot, force)

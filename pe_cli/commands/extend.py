@@ -12,6 +12,7 @@ import typer
 
 from pe_cli.commands.options import Force, Format, Json, OutputPath, Plot, Quiet
 from pe_cli.errors import PeError
+from pe_cli.process import refuse_input
 
 if TYPE_CHECKING:
     from pe_cli.extend.presets import ResizeRequest
@@ -184,7 +185,7 @@ def extend_command(
     if plot:
         from pe_cli.render.plots.canvas import require_picture
 
-        require_picture(plot, force=force, beside=output, inputs=(source, config))
+        require_picture(plot, force=force, beside=output)
     if Path(source).is_dir():
         _extend_folder(source, request, target, config)
     else:
@@ -240,7 +241,7 @@ def _extend_file(spec: str, request: ResizeRequest, target: Target, config: str 
         command = shlex.join(command_words(spec, request, config))
         about = provenance.metadata(command, "extend", _parameters(request), {})
         if target.plot:
-            plan.watch_first(lambda *rows: seen.append(rows))
+            plan.watch_first(_watch(seen, target.plot))
         if target.writes:
             reports = containers.rewrite(
                 source, plan, target.path, metadata=about, format=target.format, force=target.force
@@ -260,6 +261,16 @@ def _extend_file(spec: str, request: ResizeRequest, target: Target, config: str 
     _tell(command, target, reports, plan.buffers.values(), notes, None)
     if made and sys.stdout.isatty() and not (target.json or target.quiet):
         _draw(plan, made)
+
+
+def _watch(seen: list[Any], plot: str) -> Any:
+    """Keeps the rows of the first table; by then all inputs are open, and none of them may become the picture."""
+
+    def watch(*rows: Any) -> None:
+        refuse_input(plot, plot)
+        seen.append(rows)
+
+    return watch
 
 
 def _plot(seen: list[Any], target: Target) -> None:
@@ -301,7 +312,7 @@ def _extend_folder(path: str, request: ResizeRequest, target: Target, config: st
         request,
         metadata=about,
         force=target.force,
-        watch=(lambda *rows: seen.append(rows)) if target.plot else None,
+        watch=_watch(seen, target.plot) if target.plot else None,
     )
     _plot(seen, target)
     _tell(command, target, result.reports, result.plan.buffers.values(), result.plan.notes, result.files)

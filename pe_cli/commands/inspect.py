@@ -56,10 +56,6 @@ def inspect_command(
     Example:
       pe gen rope --len 4096 --dim 128 | pe inspect -
     """
-    if plot:
-        from pe_cli.render.plots.canvas import refuse_inputs
-
-        refuse_inputs(plot, source)
     if _is_configuration(source):
         if tensor or values:
             raise PeError(f"{source} is a configuration: --tensor and --values are for files of tensors")

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from pe_cli.errors import PeError
 from pe_cli.extend.find import times
-from pe_cli.files.json_objects import read_object
+from pe_cli.files.text import read_object
 from pe_cli.position_names import front_of_model, front_of_rows
 
 Section: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
@@ -93,12 +93,9 @@ class ModelConfig:
                 yield (key,), part
 
 
-MOST_BYTES = 16 << 20
-
-
 def read_config(path: str | Path) -> ModelConfig:
     """Read a `config.json`."""
-    return ModelConfig(read_object(path, most=MOST_BYTES), str(path))
+    return ModelConfig(read_object(path), str(path))
 
 
 def edited(data: dict[str, Any], edits: Sequence[Edit]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pe_cli.extend import stream
 from pe_cli.extend.plan import ExtensionPlan
 from pe_cli.extend.report import TableReport
 from pe_cli.extend.table import TableChange
-from pe_cli.files import open_sink, refuse_same_file
+from pe_cli.files import open_sink
 from pe_cli.files.atomic import Output, open_output
 from pe_cli.files.base import READABLE, default_format
 from pe_cli.files.safetensors import SafetensorsReader
@@ -51,7 +51,6 @@ def rewrite(
     changed table alone, and of a GGUF, which is not written, only the changed tables are taken.
     """
     target = target_format(source, plan, path, format)
-    refuse_same_file(path, source.stream.fd)
     if target == "safetensors" and isinstance(source.reader, SafetensorsReader):
         return stream.rewrite(source.stream, source.reader.header, plan, path, metadata=metadata, force=force)
     if target == "npy" and len(plan.tables) > 1:

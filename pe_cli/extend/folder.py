@@ -19,8 +19,8 @@ from pe_cli.extend.plan import ExtensionPlan, make_plan
 from pe_cli.extend.presets import ResizeRequest
 from pe_cli.extend.report import TableReport
 from pe_cli.extend.table import TableChange, Watch
-from pe_cli.files.json_objects import read_object
 from pe_cli.files.sources import Source, open_source
+from pe_cli.files.text import read_object
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"

@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from pe_cli.extend.plan import Change, ExtensionPlan
 from pe_cli.extend.report import TableReport
 from pe_cli.extend.table import TableChange
-from pe_cli.files import refuse_same_file
 from pe_cli.files.atomic import Output, cannot_write, open_output
 from pe_cli.files.base import as_bytes, check_memory
+from pe_cli.files.inputs import ByteInput
 from pe_cli.files.safetensors import Entry, Header, stored_dtype, write_header
-from pe_cli.files.stream import ByteInput
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.progress import step
 
@@ -103,7 +102,6 @@ def rewrite(
     From a file to a pipe all changes are made before anything is written, so that a failing one leaves nothing
     behind; from a pipe each is made when its bytes arrive. Geometry is measured while the rest is copied.
     """
-    refuse_same_file(path, stream.fd)
     text, parts = new_header(header, plan, metadata)
     largest = max([change.old.nbytes + change.new.nbytes for change in plan.tables.values()], default=0)
     check_memory(largest, f"{stream.label}: the table before and after")

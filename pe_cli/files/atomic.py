@@ -24,8 +24,7 @@ from typing import NoReturn
 
 from pe_cli.errors import PeError
 from pe_cli.memory import size
-
-STDOUT = 1
+from pe_cli.process import STDOUT, refuse_input
 
 
 @dataclass
@@ -84,10 +83,11 @@ def open_output(path: str | Path | None, *, force: bool = False) -> Iterator[Out
 
     A symbolic link stays, and what it points to is written. A device, a named pipe or `/dev/stdout` is written straight.
 
-    Errors: an existing file without `force`, a folder, a place that cannot be written.
+    Errors: an existing file without `force`, a file that is being read, a folder, a place that cannot be written.
     """
     with _cleanup_on_terminate():
         if path is None or str(path) == "-":
+            refuse_input(STDOUT, "standard output")
             yield from _standard()
         else:
             yield from _open_named(path, force)
@@ -106,6 +106,7 @@ def _open_named(path: str | Path, force: bool) -> Iterator[Output]:
         raise cannot_write(label, error) from error
     if status is not None and stat.S_ISDIR(status.st_mode):
         raise PeError(f"{label} is a folder; give the name of a file in it")
+    refuse_input(path, label)
     if status is not None and not stat.S_ISREG(status.st_mode):
         yield from _straight(label)
     elif status is not None and not force:
@@ -117,21 +118,6 @@ def _open_named(path: str | Path, force: bool) -> Iterator[Output]:
 def already_there(label: str) -> PeError:
     """The target exists, and `--force` was not given."""
     return PeError(f"{label} exists and is not overwritten; add --force to replace it")
-
-
-def refuse_same_file(output: str | Path | None, *inputs: str | Path | int) -> None:
-    """Raise if `output` (None or `-`: standard output) is one of the input files, given by name or descriptor."""
-    try:
-        out = os.fstat(STDOUT) if output is None or str(output) == "-" else os.stat(output)
-    except OSError:
-        return
-    if not stat.S_ISREG(out.st_mode):
-        return
-    for item in inputs:
-        with suppress(OSError):
-            if os.path.samestat(out, os.stat(item)):
-                name = "standard output" if output is None or str(output) == "-" else str(output)
-                raise PeError(f"{name} is also the input; write to another file and move it there afterwards")
 
 
 def _standard() -> Iterator[Output]:

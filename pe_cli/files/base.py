@@ -75,7 +75,7 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """A file known in advance: the elements of each tensor lie at `offsets`, all else is `fixed` (offset, bytes).
 
     `specs` are in the order of their offsets, and the fixed parts fill what the elements leave free.
@@ -115,78 +115,6 @@ class Reader(Protocol):
 
     def close(self) -> None:
         """Give back what this reader itself opened."""
-
-
-class Ledger:
-    """Which elements of which tensors have been written: refuses what does not fit, is out of turn or comes twice.
-
-    `turn` is the index of the first tensor that is not yet whole.
-    """
-
-    def __init__(self, specs: Sequence[TensorSpec], *, sequential: bool) -> None:
-        self.specs = tuple(specs)
-        self.sequential = sequential
-        self._specs = {spec.name: spec for spec in specs}
-        self._written: dict[str, list[tuple[int, int]]] = {spec.name: [] for spec in specs}
-        self.turn = 0
-        self._skip_complete()
-
-    def accept(self, name: str, start: int, rows: NDArray[Any]) -> tuple[int, memoryview]:
-        """Where these rows begin, in bytes from the tensor's beginning, and their bytes in C order."""
-        spec = self._specs[name]
-        if rows.dtype != numpy_dtype(spec.dtype) or not rows.dtype.isnative:
-            raise TypeError(f"tensor {name!r} was announced as {spec.dtype}, not {rows.dtype}")
-        leading = len(spec.shape) - rows.ndim + 1
-        if spec.shape and (leading < 1 or rows.ndim < 1 or rows.shape[1:] != spec.shape[leading:]):
-            raise ValueError(
-                f"tensor {name!r} was announced as {spec.shape}; rows of shape {rows.shape} do not fit"
-            )
-        row_size = math.prod(rows.shape[1:])
-        if not 0 <= start * row_size <= start * row_size + rows.size <= spec.size:
-            raise ValueError(
-                f"rows {start}..{start + len(rows)} lie outside tensor {name!r} of shape {spec.shape}"
-            )
-        if rows.size == 0:
-            return 0, memoryview(b"")
-        if self.sequential:
-            self._check_turn(name, start * row_size)
-        self._note(name, start * row_size, start * row_size + rows.size)
-        self._skip_complete()
-        return start * row_size * rows.itemsize, as_bytes(rows)
-
-    def finish(self) -> None:
-        """Raise unless every row of every tensor has been written."""
-        for spec in self.specs:
-            if not self._complete(spec):
-                raise RuntimeError(f"tensor {spec.name!r} of shape {spec.shape} was not written whole")
-
-    def _check_turn(self, name: str, start: int) -> None:
-        expected = self.specs[self.turn].name if self.turn < len(self.specs) else None
-        spans = self._written[name]
-        done = spans[-1][1] if spans else 0
-        if name != expected or start != done:
-            raise ValueError(
-                f"this sink takes tensors in order: {expected!r} element {done} is next, not {name!r} element {start}"
-            )
-
-    def _note(self, name: str, start: int, stop: int) -> None:
-        spans = self._written[name]
-        if any(start < b and a < stop for a, b in spans):
-            raise ValueError(f"elements {start}..{stop} of tensor {name!r} overlap those already written")
-        merged: list[tuple[int, int]] = []
-        for span in sorted([*spans, (start, stop)]):
-            if merged and merged[-1][1] == span[0]:
-                merged[-1] = (merged[-1][0], span[1])
-            else:
-                merged.append(span)
-        self._written[name] = merged
-
-    def _complete(self, spec: TensorSpec) -> bool:
-        return spec.size == 0 or self._written[spec.name] == [(0, spec.size)]
-
-    def _skip_complete(self) -> None:
-        while self.turn < len(self.specs) and self._complete(self.specs[self.turn]):
-            self.turn += 1
 
 
 def as_bytes(rows: NDArray[Any]) -> memoryview:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.files.base import NO_LINKS, TensorSpec
-from pe_cli.files.stream import ByteInput, truncated
+from pe_cli.files.inputs import ByteInput, truncated
 from pe_cli.numerics.dtypes import numpy_dtype
 
 MAGIC = b"GGUF"

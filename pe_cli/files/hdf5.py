@@ -22,7 +22,7 @@ from pe_cli.errors import PeError
 from pe_cli.files.base import READABLE, TensorSpec, check_memory, shown
 from pe_cli.files.child import can_fork, from_child, survives
 from pe_cli.files.hdf5_write import FLOAT_FORMS
-from pe_cli.files.stream import ByteInput
+from pe_cli.files.inputs import ByteInput
 from pe_cli.memory import size
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY, numpy_dtype
 

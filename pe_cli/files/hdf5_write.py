@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from pe_cli.errors import PeError
-from pe_cli.files.base import Layout, TensorSpec
+from pe_cli.files.base import FileLayout, TensorSpec
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY, numpy_dtype
 
 # exponent bits, mantissa bits, exponent bias
@@ -22,7 +22,7 @@ FLOAT_FORMS = {"bfloat16": (8, 7, 127), "float8_e5m2": (5, 2, 15)}
 _PAGE = 4096
 
 
-def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
+def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> FileLayout:
     """Where HDF5 puts the elements of each dataset, and all the bytes that it writes around them.
 
     The library writes into memory; since every dataset is allocated and none is filled, that is little.
@@ -39,7 +39,7 @@ def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
             fixed.append((end, memory.between(end, offsets[spec.name])))
             end = offsets[spec.name] + spec.nbytes
     fixed.append((end, memory.between(end, memory.size)))
-    return Layout(tuple(fixed), offsets, ordered)
+    return FileLayout(tuple(fixed), offsets, ordered)
 
 
 class _Sparse:

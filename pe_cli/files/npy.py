@@ -6,9 +6,10 @@ bfloat16 is `<V2`; both float8 types are `<V1`, and a comment in the header, whi
 
 from __future__ import annotations
 
-import ast
+import io
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.files.base import NO_LINKS, READABLE, Layout, TensorSpec, check_memory
-from pe_cli.files.stream import ByteInput, truncated
+from pe_cli.files.base import NO_LINKS, READABLE, FileLayout, TensorSpec, check_memory, shown
+from pe_cli.files.inputs import ByteInput, truncated
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY, numpy_dtype
 
 MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 10_000  # numpy's own bound: literal_eval of more may take the interpreter down
-_RAW = {"V2": "bfloat16", "f1": "float8_e5m2"}
 _RAW_BYTE = ("float8_e4m3fn", "float8_e5m2")
+# How numpy writes float8_e5m2 of ml_dtypes, which it cannot read again.
+_E5M2 = re.compile(rb"(?<='descr': )'[<|=]?f1'")
 
 
 def header(spec: TensorSpec) -> bytes:
@@ -39,7 +41,7 @@ def header(spec: TensorSpec) -> bytes:
     raise PeError(f"an array of {len(spec.shape)} dimensions does not fit into .npy; use .safetensors")
 
 
-def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
+def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> FileLayout:
     """Where the elements go; `.npy` has no room for metadata."""
     if len(specs) != 1:
         names = ", ".join(spec.name for spec in specs)
@@ -47,7 +49,7 @@ def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
             f".npy holds one array, and there are {len(specs)} ({names}); use .safetensors, .npz or .h5"
         )
     prefix = header(specs[0])
-    return Layout(((0, prefix),), {specs[0].name: len(prefix)}, tuple(specs))
+    return FileLayout(((0, prefix),), {specs[0].name: len(prefix)}, tuple(specs))
 
 
 class NpyHeader:
@@ -61,6 +63,11 @@ class NpyHeader:
         self.dtype = dtype
         self.fortran = fortran
         self.start = start
+
+    def spec(self, name: str) -> TensorSpec:
+        """The array, called `name`; elements that pe does not read keep their size."""
+        nbytes = math.prod(self.shape) * self.stored.itemsize
+        return TensorSpec(name, self.dtype, self.shape, None if self.dtype in READABLE else nbytes)
 
 
 def read_header(stream: ByteInput, label: str) -> NpyHeader:
@@ -81,63 +88,51 @@ def read_header(stream: ByteInput, label: str) -> NpyHeader:
     text = stream.read(length)
     if len(raw) < width or len(text) < length:
         raise truncated(label, length - len(text) or 1)
-    fields = _fields(text, label)
-    stored, dtype = _element_type(fields["descr"], text, label)
-    shape = _shape(fields["shape"], label)
+    shape, fortran, stored = _parsed(start[6], raw + text, label)
+    dtype = _element_type(stored, text, label)
     if math.prod(shape) * stored.itemsize >= 1 << 63:
         raise PeError(f"{label} declares an array of shape {shape}, which no machine can hold")
-    if not isinstance(fields["fortran_order"], bool):
-        raise PeError(f"{label} has a .npy header in which fortran_order is not True or False")
-    return NpyHeader(shape, stored, dtype, fields["fortran_order"], 8 + width + length)
+    if dtype in NOT_IN_NUMPY:
+        stored = numpy_dtype(dtype)
+    return NpyHeader(shape, stored, dtype, fortran, 8 + width + length)
 
 
-def _fields(text: bytes, label: str) -> dict[str, Any]:
+def _parsed(version: int, header: bytes, label: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order and element type, as numpy reads them from the bytes behind the version."""
+    if _E5M2.search(header):
+        return _parsed(version, _E5M2.sub(lambda found: b"'|V1'" + b" " * (len(found[0]) - 5), header), label)
+    read = np.lib.format.read_array_header_1_0 if version == 1 else np.lib.format.read_array_header_2_0
     try:
-        value = ast.literal_eval(text.decode("utf-8").strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        value = None
-    if not isinstance(value, dict) or set(value) != {"descr", "fortran_order", "shape"}:
-        raise PeError(f"{label} has a broken .npy header: descr, fortran_order and shape are expected")
-    return value
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            shape, fortran, stored = read(io.BytesIO(header), max_header_size=_MAX_HEADER)
+    except Exception as error:  # numpy passes on whatever its own parsers raise on a header that is none
+        reason = shown(str(error).partition("\n")[0], 80)
+        raise PeError(f"{label} has a broken .npy header ({reason})") from None
+    return _checked_shape(shape, label), fortran, stored
 
 
-def _element_type(descr: Any, text: bytes, label: str) -> tuple[np.dtype[Any], str]:
-    if isinstance(descr, str):
-        kind = descr.lstrip("<>|=")
+def _element_type(stored: np.dtype[Any], text: bytes, label: str) -> str:
+    """pe's name of the element type, or numpy's where pe does not read the values."""
+    if stored.hasobject:
+        raise PeError(f"{label} holds Python objects (a pickle), which are never loaded; save it as numbers")
+    if stored.str == "|V2":
+        return "bfloat16"
+    if stored.str == "|V1":
         comment = re.search(rb"#\s*(float8_\w+)", text)
-        if kind == "V1":
-            if comment and comment[1].decode() in _RAW_BYTE:
-                name = comment[1].decode()
-                return numpy_dtype(name), name
-            if descr[0] == "<":  # what numpy writes for ml_dtypes' float8_e4m3fn
-                return numpy_dtype("float8_e4m3fn"), "float8_e4m3fn"
-            raise PeError(
-                f"{label} holds raw bytes; which float8 they are cannot be told, so store them as safetensors"
-            )
-        if kind in _RAW and descr[0] != ">":
-            return numpy_dtype(_RAW[kind]), _RAW[kind]
-        try:
-            stored = np.dtype(descr)
-        except (TypeError, ValueError, SyntaxError, OverflowError, MemoryError):
-            stored = np.dtype(object)
-            kind = "?"
-        if stored.name in READABLE:
-            return stored, stored.name
-        if kind.startswith("O"):
-            raise PeError(
-                f"{label} holds Python objects (a pickle), which are never loaded; save it as numbers"
-            )
-    shown = repr(descr)
-    raise PeError(f"{label} holds elements of type {shown[:60]}; pe reads {', '.join(sorted(READABLE))}")
+        if comment and comment[1].decode() in _RAW_BYTE:
+            return comment[1].decode()
+        if _E5M2.search(text):
+            return "float8_e5m2"
+        if b"'<V1'" in text:  # what numpy writes for ml_dtypes' float8_e4m3fn
+            return "float8_e4m3fn"
+        return "bytes, of which float8 type is not known"
+    return stored.name if stored.name in READABLE else str(stored)
 
 
-def _shape(value: Any, label: str) -> tuple[int, ...]:
-    if (
-        isinstance(value, tuple)
-        and len(value) <= 64
-        and all(type(n) is int and 0 <= n < 1 << 63 for n in value)
-    ):
-        return value
+def _checked_shape(value: Any, label: str) -> tuple[int, ...]:
+    if len(value) <= 64 and all(type(n) is int and 0 <= n < 1 << 63 for n in value):
+        return tuple(value)
     raise PeError(f"{label} has a .npy header whose shape is {repr(value)[:60]}, not a tuple of sizes")
 
 
@@ -150,7 +145,7 @@ class NpyReader:
     def __init__(self, stream: ByteInput, name: str = "") -> None:
         self._stream = stream
         self._header = read_header(stream, stream.label)
-        spec = TensorSpec(name, self._header.dtype, self._header.shape)
+        spec = self._header.spec(name)
         if stream.size is not None and self._header.start + spec.nbytes > stream.size:
             raise truncated(stream.label, self._header.start + spec.nbytes - stream.size)
         self.metadata: Mapping[str, str] = {}

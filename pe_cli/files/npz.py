@@ -1,15 +1,11 @@
-"""`.npz`: a zip of `.npy` members, stored without compression and with a fixed date, so that equal data is equal bytes.
-
-Written front to back (also to a pipe), as numpy reads it. Reading inflates in blocks and is wary of archives that
-declare or expand to more than they could be.
-"""
+"""`.npz`, read: a zip of `.npy` members, inflated in blocks and with distrust of what expands to more than it could be."""
 
 from __future__ import annotations
 
 import io
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import IO, Any, cast
 
@@ -18,14 +14,10 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.files import npy
-from pe_cli.files.base import NO_LINKS, Ledger, TensorSpec, shown
-from pe_cli.files.sinks import Writer
-from pe_cli.files.stream import ByteInput, truncated
+from pe_cli.files.base import NO_LINKS, TensorSpec, shown
+from pe_cli.files.inputs import ByteInput, truncated
 from pe_cli.memory import size
 
-MAGIC = b"PK\x03\x04"
-_DATE = (1980, 1, 1, 0, 0, 0)
-_ZIP64_FROM = 1 << 31
 _MAX_RATIO = 200
 _RATIO_FROM = 1 << 30
 _DAMAGED = (
@@ -42,7 +34,7 @@ _DAMAGED = (
 )
 
 
-def refuse_bomb(info: zipfile.ZipInfo, label: str) -> None:
+def _refuse_bomb(info: zipfile.ZipInfo, label: str) -> None:
     """Refuse a member that would expand enormously, before it does."""
     if info.file_size > _RATIO_FROM and info.file_size > _MAX_RATIO * info.compress_size:
         name = info.filename.removesuffix(".npy")
@@ -50,82 +42,6 @@ def refuse_bomb(info: zipfile.ZipInfo, label: str) -> None:
             f"{label}: {name!r} would expand from {size(info.compress_size)} to "
             f"{size(info.file_size)}, more than {_MAX_RATIO} times; unpack it yourself if you trust it"
         )
-
-
-class _Forward(io.RawIOBase):
-    """A file for zipfile that only goes forward, so that a pipe and a file get the same bytes."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer: Writer | None = writer
-        self._end = 0
-
-    def stop(self) -> None:
-        """Swallow what zipfile still writes when it is thrown away."""
-        self._writer = None
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        if self._writer is not None:
-            self._writer.write(self._end, view)
-        self._end += len(view)
-        return len(view)
-
-
-class NpzSink:
-    """Members one after the other, in the order of `specs`."""
-
-    sequential = True
-
-    def __init__(self, specs: Sequence[TensorSpec], writer: Writer) -> None:
-        self.specs = tuple(specs)
-        self._ledger = Ledger(specs, sequential=True)
-        self._forward = _Forward(writer)
-        self._zip = zipfile.ZipFile(cast(IO[bytes], self._forward), "w", zipfile.ZIP_STORED)
-        self._writer = writer
-        self._member: IO[bytes] | None = None
-        self._opened = 0
-
-    def write(self, name: str, start: int, rows: NDArray[Any]) -> None:
-        self._advance()
-        _, data = self._ledger.accept(name, start, rows)
-        if data and self._member is not None:
-            self._member.write(data)
-        self._advance()
-
-    def finish(self) -> None:
-        """Write the list of members, which is the end of the file."""
-        self._ledger.finish()
-        self._advance()
-        self._zip.close()
-        self._writer.finish()
-
-    def abandon(self) -> None:
-        """Write no more, also not when the archive is collected."""
-        self._forward.stop()
-        self._close_member()
-        self._zip.close()
-        self._writer.abandon()
-
-    def _advance(self) -> None:
-        """Close the member that is complete, and open the next, past those that have no elements."""
-        while self._opened < len(self.specs) and self._opened <= self._ledger.turn:
-            self._close_member()
-            spec = self.specs[self._opened]
-            info = zipfile.ZipInfo(f"{spec.name}.npy", _DATE)
-            head = npy.header(spec)
-            self._member = self._zip.open(info, "w", force_zip64=len(head) + spec.nbytes >= _ZIP64_FROM)
-            self._member.write(head)
-            self._opened += 1
-        if self._ledger.turn >= len(self.specs):
-            self._close_member()
-
-    def _close_member(self) -> None:
-        if self._member is not None:
-            self._member.close()
-            self._member = None
 
 
 class _View(io.RawIOBase):
@@ -207,7 +123,7 @@ class NpzReader:
 
     def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
         info = self._members[name]
-        refuse_bomb(info, self._stream.label)
+        _refuse_bomb(info, self._stream.label)
         with self._open(info) as file:
             member = _Member(file, f"{self._stream.label}:{shown(name)}")
             found = npy.read_header(member, member.label)
@@ -238,7 +154,7 @@ class NpzReader:
         label = f"{self._stream.label}:{shown(name)}"
         with self._open(info) as file:
             found = npy.read_header(_Member(file, label), label)
-        spec = TensorSpec(name, found.dtype, found.shape)
+        spec = found.spec(name)
         if found.start + spec.nbytes > info.file_size:
             raise truncated(label, found.start + spec.nbytes - info.file_size)
         return spec

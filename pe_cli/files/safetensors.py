@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from pe_cli import memory
 from pe_cli.errors import PeError
-from pe_cli.files.base import NO_LINKS, Layout, NoSuchTypeError, TensorSpec
-from pe_cli.files.stream import ByteInput, truncated
+from pe_cli.files.base import NO_LINKS, FileLayout, NoSuchTypeError, TensorSpec
+from pe_cli.files.inputs import ByteInput, truncated
+from pe_cli.files.text import parse_json
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
 
 MAX_HEADER = 100_000_000  # the format's own bound
@@ -160,14 +161,14 @@ def entries_of(specs: Sequence[TensorSpec]) -> list[Entry]:
     return entries
 
 
-def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
+def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> FileLayout:
     """Where the elements go: wider types first, so that all are aligned, as loaders that map the file need."""
     if any(spec.name == "__metadata__" for spec in specs):
         raise PeError("a safetensors tensor cannot be called __metadata__; choose another --name")
     ordered = sorted(specs, key=lambda spec: -numpy_dtype(spec.dtype).itemsize)
     entries = entries_of(ordered)
     prefix = write_header(entries, {"format": "pt"} | dict(sorted(metadata.items())))
-    return Layout(
+    return FileLayout(
         ((0, prefix),), {entry.name: len(prefix) + entry.begin for entry in entries}, tuple(ordered)
     )
 
@@ -213,32 +214,24 @@ def _exactly(stream: Readable, count: int, label: str) -> bytes:
     return data
 
 
-class _TwiceError(Exception):
-    """A key that an object of the header has two times."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise _TwiceError(key)
-            seen.add(key)
-    return table
-
-
 def _parse(text: bytes, label: str) -> dict[str, Any]:
+    label = f"{label} has a safetensors header that"
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(pairs)
+        if len(table) < len(pairs):
+            seen: set[str] = set()
+            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise PeError(f"{label} names {twice[:80]!r} twice")
+        return table
+
     try:
-        table = json.loads(text.decode("utf-8"), object_pairs_hook=_once)
-    except _TwiceError as error:
-        raise PeError(f"{label} has a safetensors header that names {str(error)[:80]!r} twice") from None
+        decoded = text.decode("utf-8")
     except UnicodeDecodeError:
-        raise PeError(f"{label} has a safetensors header that is not UTF-8") from None
-    except (ValueError, RecursionError):
-        raise PeError(f"{label} has a safetensors header that is not JSON") from None
+        raise PeError(f"{label} is not UTF-8") from None
+    table = parse_json(decoded, label, pairs=once)
     if not isinstance(table, dict):
-        raise PeError(f"{label} has a safetensors header that is not a JSON object")
+        raise PeError(f"{label} is not a JSON object")
     return table
 
 

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import io
+import math
 import queue
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.files import npy, safetensors
 from pe_cli.files.atomic import Output, open_output
-from pe_cli.files.base import Layout, Ledger, Sink, TensorSpec, default_format
+from pe_cli.files.base import FileLayout, Sink, TensorSpec, as_bytes, default_format
+from pe_cli.numerics.dtypes import numpy_dtype
 
 BLOCK = 2 << 20
 THREAD_FROM = 64 << 20
 _BUFFERS = 3
 _SMALL = 1 << 16
+_DATE = (1980, 1, 1, 0, 0, 0)  # of all members of an .npz
+_ZIP64_FROM = 1 << 31
 
 
 class Writer:
@@ -159,7 +164,7 @@ def open_sink(
         yield sink
 
 
-def _layout_of(kind: str, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout | None:
+def _layout_of(kind: str, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> FileLayout | None:
     """The whole file in advance, but for npz, whose checksums come with the elements."""
     if kind == "npz":
         return None
@@ -171,10 +176,10 @@ def _layout_of(kind: str, specs: Sequence[TensorSpec], metadata: Mapping[str, st
 
 
 @contextmanager
-def _opened(output: Output, specs: Sequence[TensorSpec], layout: Layout | None) -> Iterator[Sink]:
+def _opened(output: Output, specs: Sequence[TensorSpec], layout: FileLayout | None) -> Iterator[Sink]:
     total = sum(spec.nbytes for spec in specs) if layout is None else layout.end
     output.reserve(total)
-    sink = _open_npz(specs, Writer(output, total)) if layout is None else _FlatSink(output, layout)
+    sink = _NpzSink(specs, Writer(output, total)) if layout is None else _FlatSink(output, layout)
     try:
         yield sink
         sink.finish()
@@ -189,19 +194,13 @@ class _Closing(Sink, Protocol):
     def abandon(self) -> None: ...
 
 
-def _open_npz(specs: Sequence[TensorSpec], writer: Writer) -> _Closing:
-    from pe_cli.files.npz import NpzSink
-
-    return NpzSink(specs, writer)
-
-
 class _FlatSink:
     """Writes elements where the layout says, and the fixed parts before the elements that follow them."""
 
-    def __init__(self, output: Output, layout: Layout) -> None:
+    def __init__(self, output: Output, layout: FileLayout) -> None:
         self.specs = layout.specs
         self.sequential = not output.seekable
-        self._ledger = Ledger(layout.specs, sequential=self.sequential)
+        self._ledger = _Written(layout.specs, sequential=self.sequential)
         self._offsets = layout.offsets
         self._fixed = list(layout.fixed)
         self._writer = Writer(output, layout.end)
@@ -226,3 +225,156 @@ class _FlatSink:
         while self._fixed and (before is None or self._fixed[0][0] < before):
             offset, data = self._fixed.pop(0)
             self._writer.write(offset, memoryview(data))
+
+
+class _OnlyForward(io.RawIOBase):
+    """A file for zipfile that only goes forward, so that a pipe and a file get the same bytes."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer: Writer | None = writer
+        self._end = 0
+
+    def stop(self) -> None:
+        """Swallow what zipfile still writes when it is thrown away."""
+        self._writer = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        if self._writer is not None:
+            self._writer.write(self._end, view)
+        self._end += len(view)
+        return len(view)
+
+
+class _NpzSink:
+    """`.npz`: members one after the other in the order of `specs`, stored without compression and with a fixed date, so that
+    equal data is equal bytes; written front to back, also to a pipe.
+    """
+
+    sequential = True
+
+    def __init__(self, specs: Sequence[TensorSpec], writer: Writer) -> None:
+        import zipfile  # with all it brings, for this format alone
+
+        self.specs = tuple(specs)
+        self._ledger = _Written(specs, sequential=True)
+        self._forward = _OnlyForward(writer)
+        self._zip = zipfile.ZipFile(cast(IO[bytes], self._forward), "w", zipfile.ZIP_STORED)
+        self._describe = zipfile.ZipInfo
+        self._writer = writer
+        self._member: IO[bytes] | None = None
+        self._opened = 0
+
+    def write(self, name: str, start: int, rows: NDArray[Any]) -> None:
+        self._advance()
+        _, data = self._ledger.accept(name, start, rows)
+        if data and self._member is not None:
+            self._member.write(data)
+        self._advance()
+
+    def finish(self) -> None:
+        """Write the list of members, which is the end of the file."""
+        self._ledger.finish()
+        self._advance()
+        self._zip.close()
+        self._writer.finish()
+
+    def abandon(self) -> None:
+        """Write no more, also not when the archive is collected."""
+        self._forward.stop()
+        self._close_member()
+        self._zip.close()
+        self._writer.abandon()
+
+    def _advance(self) -> None:
+        """Close the member that is complete, and open the next, past those that have no elements."""
+        while self._opened < len(self.specs) and self._opened <= self._ledger.turn:
+            self._close_member()
+            spec = self.specs[self._opened]
+            info = self._describe(f"{spec.name}.npy", _DATE)
+            head = npy.header(spec)
+            self._member = self._zip.open(info, "w", force_zip64=len(head) + spec.nbytes >= _ZIP64_FROM)
+            self._member.write(head)
+            self._opened += 1
+        if self._ledger.turn >= len(self.specs):
+            self._close_member()
+
+    def _close_member(self) -> None:
+        if self._member is not None:
+            self._member.close()
+            self._member = None
+
+
+class _Written:
+    """Which elements of which tensors have been written: refuses what does not fit, is out of turn or comes twice.
+
+    `turn` is the index of the first tensor that is not yet whole.
+    """
+
+    def __init__(self, specs: Sequence[TensorSpec], *, sequential: bool) -> None:
+        self.specs = tuple(specs)
+        self.sequential = sequential
+        self._specs = {spec.name: spec for spec in specs}
+        self._written: dict[str, list[tuple[int, int]]] = {spec.name: [] for spec in specs}
+        self.turn = 0
+        self._skip_complete()
+
+    def accept(self, name: str, start: int, rows: NDArray[Any]) -> tuple[int, memoryview]:
+        """Where these rows begin, in bytes from the tensor's beginning, and their bytes in C order."""
+        spec = self._specs[name]
+        if rows.dtype != numpy_dtype(spec.dtype) or not rows.dtype.isnative:
+            raise TypeError(f"tensor {name!r} was announced as {spec.dtype}, not {rows.dtype}")
+        leading = len(spec.shape) - rows.ndim + 1
+        if spec.shape and (leading < 1 or rows.ndim < 1 or rows.shape[1:] != spec.shape[leading:]):
+            raise ValueError(
+                f"tensor {name!r} was announced as {spec.shape}; rows of shape {rows.shape} do not fit"
+            )
+        row_size = math.prod(rows.shape[1:])
+        if not 0 <= start * row_size <= start * row_size + rows.size <= spec.size:
+            raise ValueError(
+                f"rows {start}..{start + len(rows)} lie outside tensor {name!r} of shape {spec.shape}"
+            )
+        if rows.size == 0:
+            return 0, memoryview(b"")
+        if self.sequential:
+            self._check_turn(name, start * row_size)
+        self._note(name, start * row_size, start * row_size + rows.size)
+        self._skip_complete()
+        return start * row_size * rows.itemsize, as_bytes(rows)
+
+    def finish(self) -> None:
+        """Raise unless every row of every tensor has been written."""
+        for spec in self.specs:
+            if not self._complete(spec):
+                raise RuntimeError(f"tensor {spec.name!r} of shape {spec.shape} was not written whole")
+
+    def _check_turn(self, name: str, start: int) -> None:
+        expected = self.specs[self.turn].name if self.turn < len(self.specs) else None
+        spans = self._written[name]
+        done = spans[-1][1] if spans else 0
+        if name != expected or start != done:
+            raise ValueError(
+                f"this sink takes tensors in order: {expected!r} element {done} is next, not {name!r} element {start}"
+            )
+
+    def _note(self, name: str, start: int, stop: int) -> None:
+        spans = self._written[name]
+        if any(start < b and a < stop for a, b in spans):
+            raise ValueError(f"elements {start}..{stop} of tensor {name!r} overlap those already written")
+        merged: list[tuple[int, int]] = []
+        for span in sorted([*spans, (start, stop)]):
+            if merged and merged[-1][1] == span[0]:
+                merged[-1] = (merged[-1][0], span[1])
+            else:
+                merged.append(span)
+        self._written[name] = merged
+
+    def _complete(self, spec: TensorSpec) -> bool:
+        return spec.size == 0 or self._written[spec.name] == [(0, spec.size)]
+
+    def _skip_complete(self) -> None:
+        while self.turn < len(self.specs) and self._complete(self.specs[self.turn]):
+            self.turn += 1

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from pe_cli.errors import PeError
 from pe_cli.files import npy, safetensors
 from pe_cli.files.base import READABLE, Reader, TensorSpec, check_memory, shown
-from pe_cli.files.stream import ByteInput
+from pe_cli.files.inputs import ByteInput, open_input
 from pe_cli.numerics.dtypes import numpy_dtype
 
-STDIN = 0
 _KEPT = 16 << 20
 _MAX_AXES = 32  # what every numpy can have
 
@@ -27,7 +26,7 @@ class Source:
     """An open file of tensors.
 
     `label` is what the user typed, `format` one of npy, npz, hdf5, safetensors, gguf, torch; `tensors` are in the
-    order of the file. A pipe gives each tensor once, in that order.
+    order of the file, and `named` is the one that was asked for. A pipe gives each tensor once, in that order.
     """
 
     def __init__(self, reader: Reader, stream: ByteInput, tensor: str | None) -> None:
@@ -38,15 +37,15 @@ class Source:
         self.links: dict[str, str] = dict(reader.links)
         self.stream = stream
         self.reader = reader
-        self._tensor = tensor
+        self.named = tensor
         if tensor is not None:
             self.spec(tensor)
 
     @property
     def chosen(self) -> TensorSpec:
         """The tensor that was named, or the only one; an error that lists them where there are several."""
-        if self._tensor is not None:
-            return self.spec(self._tensor)
+        if self.named is not None:
+            return self.spec(self.named)
         self.require_tensors()
         if len(self.tensors) > 1:
             example = next(iter(self.tensors))
@@ -110,9 +109,7 @@ class Source:
     def require_readable(self, spec: TensorSpec) -> None:
         """An error where the values of a tensor are of a type that pe passes through and does not read."""
         if spec.dtype not in READABLE:
-            raise PeError(
-                f"{self.label}: tensor {spec.name!r} holds {spec.dtype}, whose values pe does not read"
-            )
+            raise PeError(f"{self.label}: {spec.called} holds {spec.dtype}, whose values pe does not read")
 
     def blocks(self, name: str | None = None, max_bytes: int = 1 << 20) -> Iterator[NDArray[Any]]:
         """Consecutive rows of axis 0, (k, ...) each, of at most `max_bytes` but at least one row.
@@ -158,14 +155,23 @@ def open_source(spec: str, *, tensor: str | None = None, again: bool = False) ->
     path, named = split_spec(spec)
     if named is not None and tensor is not None and named != tensor:
         raise PeError(f"{spec!r} names the tensor {named!r}, and --tensor says {tensor!r}; give one of them")
+    with (
+        open_input(path) as stream,
+        reading_tensors(stream, tensor if named is None else named, again=again) as source,
+    ):
+        yield source
+
+
+@contextmanager
+def reading_tensors(stream: ByteInput, tensor: str | None = None, *, again: bool = False) -> Iterator[Source]:
+    """The tensors of an input that is open already; `tensor` and `again` as in `open_source`."""
     with ExitStack() as stack:
-        stream = stack.enter_context(open_input(path))
         if again and not stream.seekable and stream.ends_within(_KEPT):
             stream, file = stream.spooled()
             stack.callback(file.close)
         reader, stream = _open_reader(stream, stack)
         try:
-            yield Source(reader, stream, tensor if named is None else named)
+            yield Source(reader, stream, tensor)
         finally:
             reader.close()
 
@@ -189,52 +195,6 @@ def split_spec(spec: str) -> tuple[str, str | None]:
     return spec, None
 
 
-@contextmanager
-def open_input(path: str) -> Iterator[ByteInput]:
-    """The bytes of a file, or of standard input for `-`."""
-    if path == "-":
-        yield _standard_input()
-        return
-    try:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
-    except (OSError, ValueError) as error:
-        raise _cannot_open(path, error) from error
-    try:
-        if os.path.isdir(path):
-            raise PeError(f"{path} is a folder, not a file of tensors{_offer_inside(path)}")
-        yield ByteInput(fd, path, path)
-    finally:
-        os.close(fd)
-
-
-def _offer_inside(folder: str) -> str:
-    """What to name instead of a folder: the first file of tensors in it."""
-    kinds = (".safetensors", ".npy", ".npz", ".h5", ".hdf5", ".gguf", ".bin", ".pt")
-    found = sorted(name for name in os.listdir(folder) if name.lower().endswith(kinds))
-    return f"; name a file in it, such as {os.path.join(folder, found[0])}" if found else ""
-
-
-def _standard_input() -> ByteInput:
-    try:
-        if os.isatty(STDIN):
-            raise PeError("standard input is a terminal; pipe a file into it, or name one")
-        return ByteInput(STDIN, "standard input")
-    except OSError as error:
-        raise PeError("standard input is closed; pipe a file into it, or name one") from error
-
-
-def _cannot_open(path: str, error: OSError | ValueError) -> PeError:
-    if not isinstance(error, FileNotFoundError):
-        return PeError(f"cannot read {path!r}: {getattr(error, 'strerror', None) or error}")
-    folder, name = os.path.split(path.split(":")[0])
-    try:
-        near = difflib.get_close_matches(name, os.listdir(folder or "."), n=1, cutoff=0.7)
-    except OSError:
-        near = []
-    hint = f"; did you mean {os.path.join(folder, near[0])!r}?" if near else ""
-    return PeError(f"no file {path!r}{hint}")
-
-
 def listing(tensors: dict[str, TensorSpec], most: int = 8) -> str:
     """Names and shapes for an error, cut after `most`."""
     first = [f"{shown(name)} {list(spec.shape)}" for name, spec in list(tensors.items())[:most]]
@@ -244,6 +204,11 @@ def listing(tensors: dict[str, TensorSpec], most: int = 8) -> str:
 def _short(shape: tuple[int, ...], most: int = 60) -> str:
     text = str(shape)
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def holds_tensors(first: bytes) -> bool:
+    """Whether a file that begins with these (at least 16) bytes is of a format that holds tensors."""
+    return first.startswith((npy.MAGIC, *_SEEKING)) or safetensors.looks_like(first)
 
 
 def _open_reader(stream: ByteInput, stack: ExitStack) -> tuple[Reader, ByteInput]:
@@ -267,12 +232,14 @@ def _open_reader(stream: ByteInput, stack: ExitStack) -> tuple[Reader, ByteInput
 
 
 def _open_zip(stream: ByteInput) -> Reader:
-    from pe_cli.files import npz, torch
+    from pe_cli.files import npz
 
     archive = npz.open_archive(stream)
     if any(name.endswith("data.pkl") for name in archive.namelist()):
+        from pe_cli.files.torch import TorchReader
+
         archive.close()
-        return torch.TorchReader(stream, zipped=True)
+        return TorchReader(stream, zipped=True)
     return npz.NpzReader(stream, archive)
 
 

@@ -1,23 +1,26 @@
-"""Files as streams and as text, unzipped where they are gzipped, and never more of them than fits into memory."""
+"""Files as text and as JSON, unzipped where they are gzipped, and never more of them than fits into memory."""
 
 from __future__ import annotations
 
-import gzip
 import io
+import json
+import os
+import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple, cast
 
 from pe_cli.errors import PeError
-from pe_cli.files.sources import open_input
-from pe_cli.files.stream import ByteInput
+from pe_cli.files.inputs import ByteInput, open_input
 from pe_cli.memory import machine_memory, size
 
 GZIP = b"\x1f\x8b"
 BLOCK = 1 << 22  # bytes of text read at once
 LONGEST_LINE = 1 << 20
-SHARE = 8  # a document is parsed into objects of about so many times its size
+SHARE = 32  # a document is parsed into objects of up to so many times its size
+LARGEST_CONFIGURATION = 64 << 20
+DEEPEST = 1000  # levels of lists and objects in JSON
 UNKNOWN_MEMORY = 1 << 34
 
 
@@ -45,16 +48,24 @@ class _Forward(io.RawIOBase):
 @contextmanager
 def opened(path: str) -> Iterator[Opened]:
     """Open a file, or standard input for `-`, and unzip it if it is gzipped."""
-    with open_input(path) as source:
-        if source.peek(2) == GZIP:
-            stream: Any = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=_Forward(source))), BLOCK)
-        else:
-            stream = io.BufferedReader(_Forward(source), BLOCK)
-        try:
-            head = stream.peek(1)[:4096]
-            yield Opened(source.label, stream, head)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as trouble:
-            raise PeError(f"{source.label} is a broken .gz file: {trouble}") from None
+    with open_input(path) as source, unzipped(source) as file:
+        yield file
+
+
+@contextmanager
+def unzipped(source: ByteInput) -> Iterator[Opened]:
+    """An open input as a stream of the standard library, unzipped if it is gzipped."""
+    import gzip  # with all it brings, for nothing in most runs
+
+    if source.peek(2) == GZIP:
+        stream: Any = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=_Forward(source))), BLOCK)
+    else:
+        stream = io.BufferedReader(_Forward(source), BLOCK)
+    try:
+        head = stream.peek(1)[:4096]
+        yield Opened(source.label, stream, head)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as trouble:
+        raise PeError(f"{source.label} is a broken .gz file: {trouble}") from None
 
 
 def whole_bytes(file: Opened) -> bytes:
@@ -98,6 +109,83 @@ def blocks(file: Opened) -> Iterator[tuple[int, bytes]]:
         )
     if rest:
         yield number, rest
+
+
+def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The JSON object in a file, or on standard input for `-`: a configuration, a tokenizer, the index of a model.
+
+    Raises PeError where it cannot be read, is larger than 64 MiB, or is no JSON object.
+    """
+    with open_input(path) as source:
+        content = source.read(LARGEST_CONFIGURATION + 1)
+        if len(content) > LARGEST_CONFIGURATION:
+            raise PeError(
+                f"{source.label} is larger than {size(LARGEST_CONFIGURATION)}: this is no configuration"
+            )
+        data = parse_json(content, source.label)
+        if not isinstance(data, dict):
+            raise PeError(f"{source.label} is JSON, but not an object")
+        return data
+
+
+def parse_json(
+    content: bytes | str,
+    label: str,
+    *,
+    line: int = 1,
+    pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> Any:
+    """The value of a JSON text, which begins on `line` of what the messages call `label`.
+
+    `pairs` makes an object of its keys and values, as `json.loads` takes it.
+
+    Raises PeError for what is not JSON in UTF-8, is nested deeper than a thousand levels, or has a number of thousands
+    of digits.
+    """
+    text = content if isinstance(content, str) else decoded(content, label, line)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _stack_depth() + DEEPEST + 64))
+    try:
+        value = json.loads(text, object_pairs_hook=pairs)
+    except PeError:  # of `pairs`
+        raise
+    except json.JSONDecodeError as trouble:
+        where = f"line {trouble.lineno + line - 1}, column {trouble.colno}"
+        raise PeError(f"{label} is not JSON at {where}: {trouble.msg}") from None
+    except RecursionError:
+        raise _too_deep(label) from None
+    except ValueError:  # Python refuses to read whole numbers of thousands of digits
+        raise PeError(f"{label} has a number of thousands of digits, which nothing needs") from None
+    finally:
+        sys.setrecursionlimit(before)
+    _refuse_deep(value, label)
+    return value
+
+
+def _stack_depth() -> int:
+    depth, frame = 0, sys._getframe()
+    while frame.f_back is not None:
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+def _refuse_deep(value: Any, label: str) -> None:
+    """Raise for lists and objects that are nested too deeply; level by level, since a stack has its limit too."""
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return
+    raise _too_deep(label)
+
+
+def _too_deep(label: str) -> PeError:
+    return PeError(f"{label} is nested too deeply: JSON is read to {DEEPEST:,} levels")
 
 
 def decoded(data: bytes, label: str, line: int = 1) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.files.base import NO_LINKS, READABLE, TensorSpec, shown
-from pe_cli.files.stream import ByteInput
+from pe_cli.files.inputs import ByteInput
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY, numpy_dtype
 
 _MAX_DEPTH = 8

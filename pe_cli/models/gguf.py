@@ -12,7 +12,8 @@ from typing import Any
 
 from pe_cli.errors import PeError, no_such
 from pe_cli.files.gguf import GgufHeader, read_header
-from pe_cli.files.sources import load_array, open_input
+from pe_cli.files.inputs import open_input
+from pe_cli.files.sources import load_array
 from pe_cli.models.resolved import EVERY_LENGTH, Resolved
 
 # llama_model_rope_type: the architectures that turn adjacent pairs (NORM); all others turn halves (NEOX).

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import os
-import sys
 from pathlib import Path
 
 from pe_cli.errors import PeError, no_such
+from pe_cli.files.inputs import open_input
+from pe_cli.files.text import read_object
 from pe_cli.models.configuration import Configuration
 from pe_cli.models.model_types import data
 
 NAMES = ("config.json", "params.json", "transformer/config.json")
 GGUF_MAGIC = b"GGUF"
-LARGEST = 64 << 20
 # A Mistral or Meta `params.json` names the same things otherwise.
 PARAMS_NAMES = {
     "dim": "hidden_size",
@@ -33,11 +31,10 @@ META_SCALING = {
 
 def is_gguf(spec: str) -> bool:
     """Whether the file is GGUF, by its first bytes."""
-    path = Path(spec)
-    if spec == "-" or not path.is_file():
+    if spec == "-" or not Path(spec).is_file():
         return False
-    with path.open("rb") as stream:
-        return stream.read(4) == GGUF_MAGIC
+    with open_input(spec) as stream:
+        return stream.peek(4) == GGUF_MAGIC
 
 
 def read_configuration(spec: str) -> Configuration:
@@ -45,24 +42,12 @@ def read_configuration(spec: str) -> Configuration:
 
     Raises PeError where there is none, or where it is not a JSON object.
     """
-    if spec == "-":
-        return _parsed("stdin", sys.stdin.buffer.read(LARGEST + 1))
-    path = Path(spec)
-    if path.is_dir():
-        path = _in_folder(path)
-    try:
-        with path.open("rb") as stream:
-            text = stream.read(LARGEST + 1)
-    except FileNotFoundError:
-        raise PeError(f"{spec}: no such file; give a config.json, a model folder or a .gguf file") from None
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise PeError(
-            f"{spec}: a link that leads back to itself; give a config.json or a model folder"
-        ) from None
-    found = _parsed(str(path), text)
-    return _from_params(found) if "dim" in found.values and "n_heads" in found.values else found
+    path = str(_in_folder(Path(spec))) if spec != "-" and Path(spec).is_dir() else spec
+    values = read_object(path)
+    found = Configuration(
+        "stdin" if spec == "-" else path, values, model_type=str(values.get("model_type") or "")
+    )
+    return _from_params(found) if "dim" in values and "n_heads" in values else found
 
 
 def _in_folder(folder: Path) -> Path:
@@ -80,29 +65,6 @@ def _in_folder(folder: Path) -> Path:
             f"{folder}: there is no config.json in it; name the file itself, for example {models[0]}"
         )
     raise PeError(f"{folder}: there is no config.json in this folder")
-
-
-def _parsed(file: str, text: bytes) -> Configuration:
-    if len(text) > LARGEST:
-        raise PeError(f"{file}: more than {LARGEST >> 20} MiB, so this is no configuration")
-    try:
-        values = json.loads(text.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise PeError(
-            f"{file}: this is not text; give a config.json, a model folder or a .gguf file"
-        ) from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        at = (
-            f" at line {error.lineno}, column {error.colno}"
-            if isinstance(error, json.JSONDecodeError)
-            else ""
-        )
-        raise PeError(f"{file}: this is not JSON{at}: {getattr(error, 'msg', 'too deep')}") from None
-    except ValueError:  # Python refuses to read whole numbers of thousands of digits
-        raise PeError(f"{file}: there is a number of thousands of digits in it, which no key needs") from None
-    if not isinstance(values, dict):
-        raise PeError(f"{file}: a configuration is a JSON object, not {type(values).__name__}")
-    return Configuration(file, values, model_type=str(values.get("model_type") or ""))
 
 
 def _from_params(config: Configuration) -> Configuration:

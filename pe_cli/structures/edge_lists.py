@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.files.text import Opened, blocks, decoded
 from pe_cli.memory import require_memory
-from pe_cli.structures.graph import RawGraph
+from pe_cli.structures.graph import BYTES_AN_EDGE, RawGraph
 
 COMMENTS = ("#", "%")
 ENDS = (
@@ -31,11 +31,10 @@ ENDS = (
 )
 WEIGHT_NAMES = ("weight", "weights", "w", "edge_weight")
 LARGEST_ID = 2**62
-BYTES_AN_EDGE = 120  # what an edge takes until its matrix stands
 
 
 @dataclass(frozen=True)
-class Layout:
+class Columns:
     """Which columns hold what; `weight` is None where there is none."""
 
     delimiter: str | None
@@ -53,7 +52,7 @@ class Layout:
 def read_edge_list(file: Opened, weights: str, text_ids: bool) -> RawGraph:
     """The edges of a list. Ids are integers if those of its first line are, else text, in order of appearance."""
     notes: list[str] = []
-    layout: Layout | None = None
+    layout: Columns | None = None
     names: dict[str, int] = {}
     parts: list[tuple[NDArray[np.int64], NDArray[np.float64] | None]] = []
     held = 0
@@ -102,7 +101,7 @@ class _Lines:
             yield number, line
 
 
-def _layout(rows: _Lines, weights: str, text_ids: bool, notes: list[str]) -> Layout | None:
+def _layout(rows: _Lines, weights: str, text_ids: bool, notes: list[str]) -> Columns | None:
     lines = [line for _, (_, line) in zip(range(2), rows.data(), strict=False)]
     if not lines:
         return None
@@ -123,7 +122,7 @@ def _layout(rows: _Lines, weights: str, text_ids: bool, notes: list[str]) -> Lay
         sample = first
     weight = _weight_column(rows.label, weights, lower if header else [], sample, (source, target), notes)
     text = text_ids or not _both_integers([sample[source], sample[target]])
-    return Layout(delimiter, source, target, weight, text, header)
+    return Columns(delimiter, source, target, weight, text, header)
 
 
 def _weight_column(
@@ -139,7 +138,9 @@ def _weight_column(
         )
         if column in ends or not 0 <= column < len(sample):
             known = f"columns {', '.join(header)}" if header else f"{len(sample)} columns and no header"
-            raise PeError(f"--weights {weights}: {label} has {known}; give one beside the ids, or none")
+            raise PeError(
+                f"{parameter('weights')} {weights}: {label} has {known}; give one beside the ids, or none"
+            )
         return column
     for name in WEIGHT_NAMES:
         if name in header:
@@ -155,7 +156,7 @@ def _weight_column(
     return others[0]
 
 
-def _fast(rows: _Lines, layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.float64] | None] | None:
+def _fast(rows: _Lines, layout: Columns) -> tuple[NDArray[np.int64], NDArray[np.float64] | None] | None:
     """The block by numpy's own reader; None where something in it wants a closer look."""
     if "%" in rows.text or '"' in rows.text:
         return None
@@ -185,7 +186,7 @@ def _fast(rows: _Lines, layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.f
 
 
 def _careful(
-    rows: _Lines, layout: Layout, names: dict[str, int]
+    rows: _Lines, layout: Columns, names: dict[str, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
     """The block line by line, with an error that names the line."""
     ends: list[tuple[int, int]] = []
@@ -209,7 +210,7 @@ def _careful(
             value = _number(fields[layout.weight])
             if value is None:
                 raise PeError(
-                    f"{where}: weight {fields[layout.weight][:30]!r} is not a finite number; --weights none"
+                    f"{where}: weight {fields[layout.weight][:30]!r} is not a finite number; {parameter('weights')} none"
                 )
             values.append(value)
     edges = np.array(ends, dtype=np.int64).reshape(-1, 2).T
@@ -257,12 +258,14 @@ def _integer(field: str, where: str) -> int:
     value = _as_integer(field)
     if value is None:
         raise PeError(
-            f"{where}: id {field[:30]!r} is not an integer as those before; --ids text takes ids as text"
+            f"{where}: id {field[:30]!r} is not an integer as those before; {parameter('ids')} text takes ids as text"
         )
     if value < 0:
-        raise PeError(f"{where}: id {value} is negative; ids count from 0 (--ids text takes any)")
+        raise PeError(
+            f"{where}: id {value} is negative; ids count from 0 ({parameter('ids')} text takes any)"
+        )
     if value > LARGEST_ID:
-        raise PeError(f"{where}: id {field[:40]} is too large; --ids text takes ids as text")
+        raise PeError(f"{where}: id {field[:40]} is too large; {parameter('ids')} text takes ids as text")
     return value
 
 

@@ -299,6 +299,11 @@ def _rows(size: int, rows: NDArray[np.int64], columns: NDArray[np.int64], values
 Ids: TypeAlias = Literal["auto", "relabel", "text"]
 
 BYTES_A_NODE = 64
+BYTES_AN_EDGE = 120  # what an edge takes until its matrix stands
+MANY_NODES, FAR_MORE = (
+    10_000_000,
+    100,
+)  # declared nodes are believed up to the first, or to so many times those named
 SOME = 1024  # gaps are looked for in a table of flags if ids reach no further than this beyond the edges
 
 
@@ -306,7 +311,8 @@ SOME = 1024  # gaps are looked for in a table of flags if ids reach no further t
 class RawGraph:
     """Edges (2, m) as they stand in a file: between ids, or between places in `names` where there are names.
 
-    `num_nodes` is set where the format says it, `directed` where the format has a word for it.
+    `num_nodes` is set where the format says it, `directed` where the format has a word for it; `weighted_by` names the
+    column or attribute that the weights were taken from, where nobody asked for it by name.
     """
 
     edges: NDArray[np.int64]
@@ -315,6 +321,7 @@ class RawGraph:
     num_nodes: int | None = None
     directed: bool | None = None
     notes: list[str] = field(default_factory=list)
+    weighted_by: str | None = None
 
 
 def assembled(
@@ -380,12 +387,16 @@ def _plain(name: str) -> bool:
 def _counted(edges: NDArray[np.int64], declared: int | None, label: str, num_nodes: int | None) -> int:
     reach = int(edges.max()) + 1 if edges.size else 0
     if num_nodes is not None:
-        if num_nodes < max(reach, declared or 0):
-            raise PeError(
-                f"{parameter('num_nodes')} {num_nodes}: {label} has nodes up to {max(reach, declared or 0) - 1}"
-            )
+        if num_nodes < reach:
+            raise PeError(f"{parameter('num_nodes')} {num_nodes}: {label} has nodes up to {reach - 1}")
         return num_nodes
     if declared is not None:
+        named = len(np.unique(edges))
+        if declared > max(MANY_NODES, FAR_MORE * named):
+            raise PeError(
+                f"{label} declares {declared:,} nodes, and its edges name {named:,}; if that is right, "
+                f"give {parameter('num_nodes')} {declared}, else the number of nodes that there are"
+            )
         return declared
     if not edges.size:
         raise PeError(f"{label} has no edges; {parameter('num_nodes')} N says how many nodes there are")

@@ -1,24 +1,25 @@
-"""Graphs as documents: GraphML, and node-link JSON as networkx and d3 write it."""
+"""Graphs as documents: node-link JSON as networkx and d3 write it; GraphML, GML and Pajek by networkx."""
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import warnings
 from collections.abc import Callable
 from typing import Any
-from xml.parsers import expat
 
 import numpy as np
 
-from pe_cli.errors import PeError
-from pe_cli.files.text import Opened, whole_text
+from pe_cli.errors import PeError, needs, parameter
+from pe_cli.files.text import Opened, parse_json, whole_bytes, whole_text
 from pe_cli.memory import require_memory
 from pe_cli.structures.graph import RawGraph
 
 BYTES_AN_ITEM = 400  # of a node or an edge while it is read
 CHECKED_EVERY = 1 << 16
-LONGEST_VALUE = 64
 EDGE_KEYS = ("edges", "links")
-DEEP = "is nested too deeply to be a graph"
+_ROOT = re.compile(rb"<(?:[\w.-]+:)?([A-Za-z][\w.-]*)")
 
 
 class Collected:
@@ -49,24 +50,27 @@ class Collected:
             number = float("nan")
         if not np.isfinite(number):
             raise PeError(
-                f"{self.label} {where}: weight {str(value)[:30]!r} is not a finite number; --weights none"
+                f"{self.label} {where}: weight {str(value)[:30]!r} is not a finite number; {parameter('weights')} none"
             )
         self.weights[-1] = number
 
-    def raw(self, directed: bool | None) -> RawGraph:
+    def raw(self, directed: bool | None, weights: str) -> RawGraph:
+        if weights not in ("auto", "none") and all(weight is None for weight in self.weights):
+            raise PeError(f"{parameter('weights')} {weights}: no edge of {self.label} has it")
         for source, target, where in self.ends:
             for name in (source, target):
                 if name not in self.names:
                     raise PeError(f"{self.label} {where}: there is no node {name[:40]!r}")
         pairs = [(self.names[source], self.names[target]) for source, target, _ in self.ends]
         edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        weights, notes = None, []
+        values, notes = None, []
         if any(weight is not None for weight in self.weights):
-            weights = np.array([1.0 if weight is None else weight for weight in self.weights])
+            values = np.array([1.0 if weight is None else weight for weight in self.weights])
             without = self.weights.count(None)
             if without:
                 notes.append(f"{without} of {len(pairs)} edges have no weight: they count 1")
-        return RawGraph(edges, weights, names=list(self.names), directed=directed, notes=notes)
+        by = "weight" if values is not None and weights == "auto" else None
+        return RawGraph(edges, values, names=list(self.names), directed=directed, notes=notes, weighted_by=by)
 
     def _check(self) -> None:
         count = len(self.names) + len(self.ends)
@@ -77,98 +81,115 @@ class Collected:
 
 
 def read_graphml(file: Opened, weights: str) -> RawGraph:
-    """GraphML by the parser of the standard library, which is told to refuse entities."""
-    reader = _GraphML(file.label, weights)
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.text
-    parser.EntityDeclHandler = reader.entity
-    reader.line = lambda: int(parser.CurrentLineNumber)
-    try:
-        parser.ParseFile(file.stream)
-    except expat.ExpatError as trouble:
+    """GraphML by networkx, edge by edge in the order of the file."""
+    nx = _networkx(file.label, "GraphML")
+    content = whole_bytes(file)
+    root = _ROOT.search(content)
+    if root is None or root[1] != b"graphml":
+        what = f"<{root[1].decode('utf-8', 'replace')[:20]}>" if root else "no element"
+        raise PeError(f"{file.label} is XML of {what}: of XML formats only GraphML is read")
+    if b"<!ENTITY" in content:
+        raise PeError(f"{file.label} declares entities, which are not expanded: write it without them")
+    found = Collected(file.label)
+    attribute = {"auto": "weight", "none": None}.get(weights, weights)
+
+    reader: Any = nx.readwrite.graphml.GraphMLReader
+
+    class InOrder(reader):  # type: ignore[misc]
+        """Gives nodes and edges as they come, of which networkx keeps neither the order nor what is there twice."""
+
+        def add_node(self, graph: Any, node: Any, keys: Any, defaults: Any) -> None:
+            found.node(str(node.get("id")), f"node {len(found.names)}")
+            super().add_node(graph, node, keys, defaults)
+
+        def add_edge(self, graph: Any, edge: Any, keys: Any) -> None:
+            where = f"edge {len(found.ends)}"
+            if None in (edge.get("source"), edge.get("target")):
+                raise PeError(f"{file.label} {where}: an edge has 'source' and 'target'")
+            super().add_edge(graph, edge, keys)
+            found.edge(str(edge.get("source")), str(edge.get("target")), where)
+            value = {**graph.graph["edge_default"], **self.decode_data_elements(keys, edge)}.get(attribute)
+            if value is not None:
+                found.weigh(value, where)
+
+    if b"graphml.graphdrawing.org" not in content:
+        InOrder.NS_GRAPHML = ""
+    graphs = _tried(file.label, "GraphML", lambda: list(InOrder()(string=content)))
+    if len(graphs) != 1:
+        raise PeError(f"{file.label} holds {len(graphs)} graphs; give one graph a file")
+    return found.raw(graphs[0].is_directed(), weights)
+
+
+def read_gml(file: Opened, weights: str) -> RawGraph:
+    """GML by networkx; nodes are called by their labels if all have one, else by their ids."""
+    nx = _networkx(file.label, "GML")
+    content = whole_bytes(file)
+    graph = _tried(file.label, "GML", lambda: nx.read_gml(io.BytesIO(content), label="id"))
+    labels = {node: data["label"] for node, data in graph.nodes(data=True) if "label" in data}
+    if len(set(map(str, labels.values()))) == len(graph):
+        graph = nx.relabel_nodes(graph, labels)
+    return _collected(file.label, graph, weights)
+
+
+def read_pajek(file: Opened, weights: str) -> RawGraph:
+    """Pajek by networkx, where it has one list of vertices and one of arcs, edges, or a matrix."""
+    nx = _networkx(file.label, "Pajek")
+    text = whole_text(file)
+    sections = [line.split()[0].lower() for line in text.splitlines() if line.startswith("*")]
+    kinds = [word for word in sections if word not in ("*network", "*vertices")]
+    if sections.count("*vertices") != 1 or len(kinds) > 1 or not set(kinds) <= {"*arcs", "*edges", "*matrix"}:
         raise PeError(
-            f"{file.label} line {trouble.lineno}, column {trouble.offset + 1}: {expat.errors.messages[trouble.code]}"
-        ) from None
-    if not reader.graphs:
-        raise PeError(f"{file.label} is XML without a <graph>: of XML formats only GraphML is read")
-    if weights not in ("auto", "none") and not reader.weight_keys:
-        raise PeError(f"--weights {weights}: {file.label} has no edge attribute of that name")
-    return reader.found.raw(reader.directed)
+            f"{file.label} has the sections {', '.join(sections)[:100]}: of Pajek files those are read that have "
+            "*Vertices and one of *Arcs, *Edges and *Matrix"
+        )
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("%")]
+    graph = _tried(file.label, "Pajek", lambda: nx.parse_pajek(lines))
+    declared = next(line for line in lines if line.lower().startswith("*vertices")).split()[1]
+    if graph.number_of_nodes() != int(declared):
+        raise PeError(
+            f"{file.label} declares {declared} vertices, and {graph.number_of_nodes()} different labels and numbers occur: "
+            "each vertex needs a line of its own with a label of its own"
+        )
+    return _collected(file.label, graph, weights)
 
 
-class _GraphML:
-    def __init__(self, label: str, weights: str) -> None:
-        self.found = Collected(label)
-        self.graphs = 0
-        self.directed: bool | None = None
-        self.weight_keys: set[str] = set()
-        self.line: Callable[[], int] = int
-        self._wanted = {"auto": "weight", "none": ""}.get(weights, weights)
-        self._within_edge = False
-        self._value: str | None = None
+def _networkx(label: str, form: str) -> Any:
+    try:
+        import networkx
+    except ImportError:
+        raise needs(f"{label} is a {form} file, and reading it", "networkx", "graph") from None
+    return networkx
 
-    def where(self) -> str:
-        return f"line {self.line()}"
 
-    def start(self, name: str, given: dict[str, str]) -> None:
-        name = name.rpartition(":")[2]
-        if name == "graph":
-            self.graphs += 1
-            if self.graphs > 1:
-                raise PeError(f"{self.found.label} {self.where()}: a second <graph>; give one graph a file")
-            self.directed = given.get("edgedefault") == "directed"
-        elif name == "key" and given.get("for", "edge") in ("edge", "all"):
-            if self._wanted and given.get("attr.name", given.get("id")) == self._wanted:
-                self.weight_keys.add(given.get("id", ""))
-        elif name == "node":
-            self.found.node(self._given(given, "id", name), self.where())
-        elif name == "edge":
-            ends = self._given(given, "source", name), self._given(given, "target", name)
-            self.found.edge(*ends, self.where())
-            self._within_edge = True
-            own = given.get("directed")
-            if own is not None and (own == "true") != self.directed:
-                raise PeError(
-                    f"{self.found.label} {self.where()}: edges are directed in part; make them all alike"
-                )
-        elif name == "hyperedge":
-            raise PeError(f"{self.found.label} {self.where()}: hyperedges have no encoding here")
-        elif name == "data" and self._within_edge and given.get("key") in self.weight_keys:
-            self._value = ""
+def _tried(label: str, form: str, read: Callable[[], Any]) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return read()
+    except PeError:
+        raise
+    except Exception as trouble:  # of many kinds, for whatever a file holds instead
+        reason = " ".join(str(trouble).split())[:160] or type(trouble).__name__
+        raise PeError(f"{label} is not read as {form}: {reason}") from None
 
-    def end(self, name: str) -> None:
-        name = name.rpartition(":")[2]
-        if name == "edge":
-            self._within_edge = False
-        elif name == "data" and self._value is not None:
-            self.found.weigh(self._value.strip(), self.where())
-            self._value = None
 
-    def text(self, data: str) -> None:
-        if self._value is not None and len(self._value) < LONGEST_VALUE:
-            self._value += data[:LONGEST_VALUE]
-
-    def entity(self, *_: Any) -> None:
-        raise PeError(f"{self.found.label} {self.where()}: entities are not read in GraphML")
-
-    def _given(self, given: dict[str, str], key: str, element: str) -> str:
-        if key not in given:
-            raise PeError(f"{self.found.label} {self.where()}: <{element}> without {key}")
-        return given[key]
+def _collected(label: str, graph: Any, weights: str) -> RawGraph:
+    """What networkx has read."""
+    found = Collected(label)
+    for name in graph:
+        found.node(_name(name), f"node {len(found.names)}")
+    attribute = "weight" if weights == "auto" else weights
+    for source, target, data in graph.edges(data=True):
+        where = f"edge {len(found.ends)}"
+        found.edge(_name(source), _name(target), where)
+        if weights != "none" and data.get(attribute) is not None:
+            found.weigh(data[attribute], where)
+    return found.raw(graph.is_directed(), weights)
 
 
 def read_node_link(file: Opened, weights: str) -> RawGraph:
     """Node-link JSON; the edges are under `edges`, or under `links` as networkx wrote before 3.6."""
-    text = whole_text(file)
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as trouble:
-        raise PeError(f"{file.label} line {trouble.lineno}, column {trouble.colno}: {trouble.msg}") from None
-    except (RecursionError, ValueError) as trouble:
-        raise PeError(f"{file.label} {DEEP if isinstance(trouble, RecursionError) else trouble}") from None
+    document = parse_json(whole_text(file), file.label)
     key = next((key for key in EDGE_KEYS if isinstance(document, dict) and key in document), None)
     nodes = document.get("nodes") if isinstance(document, dict) else None
     if key is None or not isinstance(nodes, list) or not isinstance(document[key], list):
@@ -188,10 +209,8 @@ def read_node_link(file: Opened, weights: str) -> RawGraph:
         found.edge(_name(edge["source"]), _name(edge["target"]), where)
         if weights != "none" and edge.get(attribute) is not None:
             found.weigh(edge[attribute], where)
-    if weights not in ("auto", "none") and all(weight is None for weight in found.weights):
-        raise PeError(f"--weights {weights}: no edge of {file.label} has it")
     directed = document.get("directed")
-    return found.raw(directed if isinstance(directed, bool) else None)
+    return found.raw(directed if isinstance(directed, bool) else None, weights)
 
 
 def _name(value: Any) -> str:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, parameter
-from pe_cli.files.npy import MAGIC as NPY
-from pe_cli.files.npz import MAGIC as NPZ
-from pe_cli.files.text import opened, whole_text
+from pe_cli.files.inputs import open_input
+from pe_cli.files.sources import holds_tensors, reading_tensors, split_spec
+from pe_cli.files.text import Opened, opened, unzipped, whole_text
 from pe_cli.signature import Source
 from pe_cli.structures.edge_lists import read_edge_list
-from pe_cli.structures.graph import Graph, Ids, Parallel, assembled
-from pe_cli.structures.graph_documents import read_graphml, read_node_link
-from pe_cli.structures.matrices import BANNER, from_array, read_matrix_market, read_npy, read_npz
+from pe_cli.structures.graph import Graph, Ids, Parallel, RawGraph, assembled
+from pe_cli.structures.graph_documents import read_gml, read_graphml, read_node_link, read_pajek
+from pe_cli.structures.matrices import BANNER, from_array, from_source, read_matrix_market
 from pe_cli.structures.trees import (
     HEAD_COLUMN,
     Forest,
@@ -29,19 +31,32 @@ from pe_cli.structures.trees import (
 )
 
 BOM = b"\xef\xbb\xbf"
-ELSEWHERE = {
-    b"graph [": "GML: save it as GraphML (networkx.write_graphml)",
-    b"\x80": "a pickle, which is not loaded: save an edge list, .npz or GraphML",
-    b"\x89HDF": "HDF5: save edge_index as .npy or .npz",
-}
-# readers by the bytes that a file begins with, spaces aside; anything else is an edge list
-READERS = {
-    NPY: read_npy,
-    NPZ: read_npz,
-    BANNER.encode(): read_matrix_market,
-    b"<": read_graphml,
-    b"{": read_node_link,
-}
+# Readers by how a file begins, spaces and the case of letters aside; anything else is an edge list.
+READERS = (
+    (BANNER, read_matrix_market),
+    (r"<", read_graphml),
+    (r"\{", read_node_link),
+    (r"\*(network|vertices)\b", read_pajek),
+    (r"((#[^\n]*|creator\b[^\n]*|version\b[^\n]*)\s+)*graph\s*\[", read_gml),
+)
+OFFERED = "an edge list, Matrix Market, .npz, .npy, .h5, .safetensors, GraphML, GML, Pajek and node-link JSON are read"
+# What is not read and could be taken for an edge list: how it begins, what it is.
+ELSEWHERE = (
+    (r"(strict\s+)?(di)?graph\b[^\[\n]*\{", "Graphviz (.dot)"),
+    (r"((c|%|#)\b[^\n]*\n\s*)*p\s+\w+\s+\d+\s+\d+\s", "DIMACS (.col, .gr)"),
+    (r"dl\s+n\s*=", "UCINET (.dl)"),
+    (r"nodedef>", "GUESS (.gdf)"),
+    (r"\x80", "a pickle, which is never loaded"),
+    (r"par1", "Parquet"),
+    (r"arrow1", "Arrow"),
+    (r"matlab 5", "MATLAB (.mat)"),
+    (r"sqlite format", "a database"),
+)
+ENDINGS = {
+    ".dot": "Graphviz", ".gv": "Graphviz", ".col": "DIMACS", ".gr": "DIMACS", ".dimacs": "DIMACS", ".graph": "METIS",
+    ".metis": "METIS", ".tgf": "Trivial Graph Format", ".adjlist": "a list of neighbours", ".gexf": "GEXF", ".gdf": "GUESS",
+    ".nt": "RDF", ".ttl": "RDF", ".lgf": "LEMON", ".hgr": "hMETIS",
+}  # fmt: skip
 
 
 def read_graph(
@@ -56,7 +71,8 @@ def read_graph(
     """Read a graph from a file, or from standard input for `-`.
 
     Formats, told by content: edge list (tabs, commas, semicolons or spaces; # and % comments; a header; .gz), Matrix
-    Market, scipy .npz, edge_index or adjacency matrix in .npy and .npz, GraphML, node-link JSON.
+    Market, scipy .npz, edge_index or adjacency matrix in .npy, .npz, .h5 and .safetensors, GraphML, GML, Pajek,
+    node-link JSON.
 
     Parameters
     ----------
@@ -73,18 +89,33 @@ def read_graph(
     PeError
         For a file that cannot be read or understood: with the line, and what would work.
     """
-    with opened(source) as file:
-        head = file.head.removeprefix(BOM).lstrip()
-        lower = head[:32].lower()
-        if not file.head and num_nodes is None:
-            raise PeError(f"{file.label} is empty")
-        for start, remedy in ELSEWHERE.items():
-            if head.startswith(start):
-                raise PeError(f"{file.label} is {remedy}")
-        reader = next((reader for start, reader in READERS.items() if lower.startswith(start.lower())), None)
-        raw = reader(file, weights) if reader else read_edge_list(file, weights, ids == "text")
-        label = file.label
+    path, tensor = split_spec(source)
+    with open_input(path) as stream:
+        label = stream.label
+        if holds_tensors(stream.peek(16)):
+            with reading_tensors(stream, tensor) as tensors:
+                raw = from_source(tensors, weights)
+        elif tensor is not None:
+            raise PeError(f"{label} is no file of tensors, so there is no {tensor!r} in it")
+        else:
+            with unzipped(stream) as file:
+                if not file.head and num_nodes is None:
+                    raise PeError(f"{label} is empty")
+                raw = _read_text(file, weights, ids)
     return assembled(raw, label, directed=directed, num_nodes=num_nodes, ids=ids, parallel=parallel)
+
+
+def _read_text(file: Opened, weights: str, ids: Ids) -> RawGraph:
+    """A graph in a format that is text."""
+    head = file.head.removeprefix(BOM).lstrip().decode("latin-1")
+    for start, reader in READERS:
+        if re.match(start, head, re.IGNORECASE):
+            return reader(file, weights)
+    form = next((form for start, form in ELSEWHERE if re.match(start, head, re.IGNORECASE)), None)
+    form = form or ENDINGS.get(PurePath(file.label.lower().removesuffix(".gz")).suffix)
+    if form is not None:
+        raise PeError(f"{file.label} is {form}, which is not read as a graph: {OFFERED}")
+    return read_edge_list(file, weights, ids == "text")
 
 
 TreeFormat: TypeAlias = Literal["auto", "brackets", "conllu", "json", "heads", "python"]

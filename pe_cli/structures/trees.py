@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import warnings
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
+from pe_cli.files.text import parse_json
 from pe_cli.memory import require_memory
 from pe_cli.structures.graph import fingerprint
 
@@ -163,8 +163,6 @@ def _ranks(parents: NDArray[np.int64]) -> NDArray[np.int64]:
 
 LABEL_KEYS = ("label", "type", "name", "tag", "value", "text", "token")
 CHILDREN = "children"
-_SPACE = re.compile(r"[ \t\r\n]*")
-_SCALAR = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null')
 
 
 def read_json(text: str, label: str) -> Iterator[RawTree]:
@@ -177,85 +175,17 @@ def _documents(text: str, label: str) -> Iterator[tuple[str, Any]]:
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if len(lines) > 1 and _is_whole(lines[0][1]):
         for number, line in lines:
-            yield f"{label} line {number}", _decoded(line, label, number)
+            yield f"{label} line {number}", parse_json(line, label, line=number)
     else:
-        yield label, _decoded(text, label, 1)
+        yield label, parse_json(text, label)
 
 
 def _is_whole(line: str) -> bool:
     try:
-        json.loads(line)
-    except RecursionError:
-        return line.count("[") == line.count("]") and line.count("{") == line.count("}")
-    except ValueError:
+        parse_json(line, "")
+    except PeError:
         return False
     return True
-
-
-def _decoded(text: str, label: str, first_line: int) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as trouble:
-        line, column = trouble.lineno + first_line - 1, trouble.colno
-        raise PeError(f"{label} line {line}, column {column}: {trouble.msg}") from None
-    except RecursionError:
-        return _decoded_deep(text, label, first_line)
-    except ValueError as trouble:
-        raise PeError(f"{label} line {first_line}: {trouble}") from None
-
-
-def _decoded_deep(text: str, label: str, first_line: int) -> Any:
-    """What json.loads gives, for text that is nested deeper than Python's stack."""
-    open_values: list[Any] = []
-    keys: list[str | None] = []
-    key: str | None = None
-    at = _SPACE.match(text, 0).end()  # type: ignore[union-attr]
-    while at < len(text):
-        mark = text[at]
-        value: Any
-        if mark in "[{":
-            value = [] if mark == "[" else {}
-            _put(open_values, key, value)
-            open_values.append(value)
-            keys.append(key)
-            key = None
-            at += 1
-        elif mark in "]}" and open_values and isinstance(open_values[-1], list) == (mark == "]"):
-            value = open_values.pop()
-            keys.pop()
-            key = None
-            at += 1
-            if not open_values:
-                if text[at:].strip():
-                    break
-                return value
-        elif mark == "," and open_values:
-            at += 1
-        else:
-            match = _SCALAR.match(text, at)
-            if not match or not open_values:
-                break
-            value = json.loads(match[0])
-            at = _SPACE.match(text, match.end()).end()  # type: ignore[union-attr]
-            if isinstance(open_values[-1], dict) and key is None and text[at : at + 1] == ":":
-                key = str(value)
-                at += 1
-            elif isinstance(open_values[-1], dict) and key is None:
-                break
-            else:
-                _put(open_values, key, value)
-                key = None
-        at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
-    line = first_line + text.count("\n", 0, at)
-    raise PeError(f"{label} line {line}, column {at - text.rfind(chr(10), 0, at)}: this is not JSON")
-
-
-def _put(open_values: list[Any], key: str | None, value: Any) -> None:
-    if open_values:
-        if isinstance(open_values[-1], list):
-            open_values[-1].append(value)
-        elif key is not None:
-            open_values[-1][key] = value
 
 
 def _trees(document: Any, where: str) -> Iterator[RawTree]:

@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pe_cli import process
 from pe_cli.errors import PeError
-from pe_cli.files import TensorSpec, atomic, open_sink, refuse_same_file
+from pe_cli.files import TensorSpec, atomic, open_sink
 from pe_cli.files.atomic import open_output
+from pe_cli.files.inputs import open_input
 
 SPEC = [TensorSpec("x", "float32", (1000, 64))]
 
@@ -217,16 +219,28 @@ def test_devices_and_named_pipes_are_written_straight(tmp_path: Path) -> None:
 
 def test_an_output_that_is_the_input(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
-    path.write_bytes(b"in")
+    path.write_bytes(before := b"in")
     (tmp_path / "link").symlink_to(path)
     os.link(path, tmp_path / "hard")
-    for name in ("x.npy", "link", "hard"):
-        with pytest.raises(PeError, match=f"{name} is also the input"):
-            refuse_same_file(tmp_path / name, path)
-    with open(path, "rb") as file, pytest.raises(PeError, match="also the input"):
-        refuse_same_file(path, file.fileno())
-    refuse_same_file(tmp_path / "other", path)
-    refuse_same_file(os.devnull, os.devnull)
+    with open_input(path):
+        for name in ("x.npy", "link", "hard"):
+            with pytest.raises(PeError, match=f"{name} is also the input"):
+                write(tmp_path / name, force=True, format="npy")
+        write(tmp_path / "other.npy")
+        write(Path(os.devnull), format="npy")
+    assert path.read_bytes() == before
+    write(path, 2.0, force=True)
+
+
+def test_what_a_command_has_read_stays_its_input(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    write(path)
+    with process.one_command():
+        with open_input(path):
+            pass
+        with pytest.raises(PeError, match="also the input"):
+            write(path, force=True)
+    write(path, force=True)
 
 
 def test_an_existing_file_is_synced_before_it_is_replaced(
@@ -303,8 +317,8 @@ def test_two_writers_of_one_file(force: bool, tmp_path: Path) -> None:
     first = start_writer(path, "unnamed", 1, force=force)
     second = start_writer(path, "unnamed", 2, force=force)
     codes = sorted([first.wait(60), second.wait(60)])
-    for process in (first, second):
-        process.communicate()
+    for writer in (first, second):
+        writer.communicate()
     assert codes == ([0, 0] if force else [0, 2])
     found = np.load(path)
     assert (found == found[0, 0]).all()

@@ -11,8 +11,8 @@ import pytest
 
 from pe_cli.errors import PeError
 from pe_cli.files import gguf as ours
+from pe_cli.files.inputs import ByteInput
 from pe_cli.files.sources import load_array, open_source
-from pe_cli.files.stream import ByteInput
 
 TABLE = np.arange(64, dtype=np.float32).reshape(2, 32)
 

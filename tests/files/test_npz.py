@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.files import npz
+from pe_cli.files import npz, sinks
 from pe_cli.files.sources import load_array, open_source
 
 
@@ -103,7 +103,7 @@ def test_numpy_reads_what_is_written_beyond_four_gigabytes_of_zip64(
 ) -> None:
     from pe_cli.files import TensorSpec, open_sink
 
-    monkeypatch.setattr(npz, "_ZIP64_FROM", 1)
+    monkeypatch.setattr(sinks, "_ZIP64_FROM", 1)
     with open_sink(tmp_path / "x.npz", [TensorSpec("a", "float32", (3,))], metadata={}) as sink:
         sink.write("a", 0, np.ones(3, np.float32))
     with np.load(tmp_path / "x.npz") as file:

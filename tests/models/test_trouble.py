@@ -56,7 +56,7 @@ def test_inspect_names_file_and_key_of_a_hopeless_factor(tmp_path: Path) -> None
 def test_a_number_of_thousands_of_digits_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{"model_type": "llama", "rope_theta": ' + "1" * 10000 + "}")
-    with pytest.raises(PeError, match=r"config\.json: .*thousands of digits"):
+    with pytest.raises(PeError, match=r"config\.json has a number of thousands of digits"):
         resolve(str(path))
 
 
@@ -69,5 +69,5 @@ def test_names_that_are_no_file(tmp_path: Path) -> None:
     path.symlink_to(path)
     with pytest.raises(PeError, match=r"config\.json: this is a link that leads nowhere"):
         resolve(str(tmp_path))
-    with pytest.raises(PeError, match=r"config\.json: a link that leads back to itself"):
+    with pytest.raises(PeError, match=r"cannot read .*config\.json.: Too many levels of symbolic links"):
         resolve(str(path))

@@ -254,18 +254,22 @@ def test_a_checkpoint_of_which_headers_were_read_says_what_to_give() -> None:
         "inspect pin.npy",
         "inspect model",
         "inspect model/config.json",
-        "inspect .",
+        "gen model model/config.json --len 8 -o o.npy",
         "extend pin.npy --len 20 -o o.npy",
-        "extend model --len 20 -o longer",
+        "extend pin.npy --len 20 --config model/config.json -o o.npy",
         "diff pin.npy x.npy",
         "diff x.npy pin.npy",
     ],
 )
 def test_a_picture_never_takes_the_place_of_what_is_drawn(command: str, folder: Path, capfd: Any) -> None:
     (folder / "model").mkdir()
-    (folder / "model/config.json").write_text('{"model_type": "bert", "hidden_size": 8}')
+    (folder / "model/config.json").write_text(
+        '{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}'
+    )
     np.save("pin.npy", np.eye(12, 8))
-    pinned = folder / ("pin.npy" if "pin.npy" in command else "model/config.json")
+    pinned = folder / (
+        "model/config.json" if "model/" in command or command.split()[-1] == "model" else "pin.npy"
+    )
     before = pinned.read_bytes()
     (folder / "pp.png").symlink_to(pinned)
     assert run([*command.split(), "--plot", "pp.png", "--force"]) == 2

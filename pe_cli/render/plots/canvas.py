@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.files import refuse_same_file
 from pe_cli.files.atomic import open_output
-from pe_cli.files.sources import STDIN, split_spec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,14 +40,8 @@ class _NotYetError(Exception):
     """A file could be opened; it is not to appear yet."""
 
 
-def require_picture(
-    path: str, *, force: bool, beside: str | None = None, inputs: Sequence[str | None] = ()
-) -> None:
-    """Refuse a picture that cannot be written before the file `beside` it is: both appear, or neither does.
-
-    `inputs` are what the command reads, as they were typed.
-    """
-    refuse_inputs(path, *inputs)
+def require_picture(path: str, *, force: bool, beside: str | None = None) -> None:
+    """Refuse a picture that cannot be written before the file `beside` it is: both appear, or neither does."""
     if Path(path).suffix.lower() not in SUFFIXES:
         raise PeError(f"--plot {path}: the name must end in {', '.join(SUFFIXES)}")
     if beside and os.path.realpath(path) == os.path.realpath(beside):
@@ -58,24 +50,6 @@ def require_picture(
         raise PeError(MISSING)
     with suppress(_NotYetError), open_output(path, force=force):
         raise _NotYetError
-
-
-def refuse_inputs(path: str, *inputs: str | None) -> None:
-    """Refuse a picture in the place of an input, also through a link: `FILE`, `FILE:TENSOR`, `-` or a folder's files.
-
-    Pictures that lie in a folder are no inputs: an older one may be replaced there.
-    """
-    if not os.path.exists(path):
-        return
-    for given in filter(None, inputs):
-        file = split_spec(given)[0]
-        if file == "-":
-            refuse_same_file(path, STDIN)
-        elif Path(file).is_dir():
-            inside = Path(file).rglob("*")
-            refuse_same_file(path, *(one for one in inside if one.suffix.lower() not in SUFFIXES))
-        else:
-            refuse_same_file(path, file)
 
 
 def write(drawings: Sequence[Drawing], path: str, *, force: bool, title: str | None = None) -> None:

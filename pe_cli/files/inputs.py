@@ -1,11 +1,17 @@
-"""Bytes in: one view of files and pipes, so that no reader assumes that it can seek."""
+"""The one place that opens files to read them: one view of files and pipes, so that no reader assumes that it can seek.
+
+Everything that pe reads is opened by `open_input`, which notes it (see `pe_cli.process`), so that no output can be laid
+over an input.
+"""
 
 from __future__ import annotations
 
+import difflib
 import os
 import select
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import numpy as np
@@ -13,6 +19,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.memory import size
+from pe_cli.process import STDIN, reading
 
 _BLOCK = 1 << 20
 
@@ -169,3 +176,53 @@ class ByteInput:
 def truncated(label: str, missing: int) -> PeError:
     """The input ends before its own header says."""
     return PeError(f"{label} is truncated: at least {size(missing)} are missing at its end; fetch it again")
+
+
+@contextmanager
+def open_input(path: str | os.PathLike[str]) -> Iterator[ByteInput]:
+    """The bytes of a file, or of standard input for `-`; while it is open it counts as an input."""
+    path = os.fspath(path)
+    if path == "-":
+        stream = _standard_input()
+        with reading(STDIN, stream.label):
+            yield stream
+        return
+    try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+    except (OSError, ValueError) as error:
+        raise _cannot_open(path, error) from error
+    try:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise PeError(f"{path} is a folder, not a file{_offer_inside(path)}")
+        with reading(fd, path):
+            yield ByteInput(fd, path, path)
+    finally:
+        os.close(fd)
+
+
+def _offer_inside(folder: str) -> str:
+    """What to name instead of a folder: the first file of tensors in it."""
+    kinds = (".safetensors", ".npy", ".npz", ".h5", ".hdf5", ".gguf", ".bin", ".pt")
+    found = sorted(name for name in os.listdir(folder) if name.lower().endswith(kinds))
+    return f"; name a file in it, such as {os.path.join(folder, found[0])}" if found else ""
+
+
+def _standard_input() -> ByteInput:
+    try:
+        if os.isatty(STDIN):
+            raise PeError("standard input is a terminal; pipe a file into it, or name one")
+        return ByteInput(STDIN, "standard input")
+    except OSError as error:
+        raise PeError("standard input is closed; pipe a file into it, or name one") from error
+
+
+def _cannot_open(path: str, error: OSError | ValueError) -> PeError:
+    if not isinstance(error, FileNotFoundError):
+        return PeError(f"cannot read {path!r}: {getattr(error, 'strerror', None) or error}")
+    folder, name = os.path.split(path.split(":")[0])
+    try:
+        near = difflib.get_close_matches(name, os.listdir(folder or "."), n=1, cutoff=0.7)
+    except OSError:
+        near = []
+    hint = f"; did you mean {os.path.join(folder, near[0])!r}?" if near else ""
+    return PeError(f"no file {path!r}{hint}")
