@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,20 +41,27 @@ Launch = Callable[..., Done]
 @pytest.fixture(scope="session")
 def launch() -> Iterator[Launch]:
     """Run `pe ARGV` in a folder; `stdin` is a file."""
+    with launcher() as run:
+        yield run
+
+
+@contextmanager
+def launcher() -> Iterator[Launch]:
+    """A function that runs `pe ARGV` in a folder, in a process of its own."""
     command = [sys.executable, str(LAUNCHER)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as launcher:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as started:
 
         def run(argv: list[str], folder: Path, **more: Any) -> Done:
-            assert launcher.stdin is not None
-            assert launcher.stdout is not None
+            assert started.stdin is not None
+            assert started.stdout is not None
             words = [os.fsencode(word).decode("latin-1") for word in argv]
             job = {"argv": words, "cwd": str(folder), "seconds": SECONDS, "bytes": BYTES, **more}
-            print(json.dumps(job), file=launcher.stdin, flush=True)
-            return Done(**json.loads(launcher.stdout.readline()))
+            print(json.dumps(job), file=started.stdin, flush=True)
+            return Done(**json.loads(started.stdout.readline()))
 
         yield run
-        assert launcher.stdin is not None
-        launcher.stdin.close()
+        assert started.stdin is not None
+        started.stdin.close()
 
 
 def random(*shape: int) -> Any:
@@ -257,7 +265,11 @@ BYTES_OF = {
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that the command lines of these tests name, good and bad."""
-    path = tmp_path_factory.mktemp("files")
+    return fill(tmp_path_factory.mktemp("files"))
+
+
+def fill(path: Path) -> Path:
+    """Write them into a folder."""
     for name, array in ARRAYS.items():
         (path / f"{name}.npy").write_bytes(npy(array))
     for name, text in TEXTS.items():

@@ -42,6 +42,11 @@ CHANGED = ("table.npy", "two.safetensors", "bert.safetensors", "vit.safetensors"
 @pytest.fixture(scope="module")
 def sources(folder: Path) -> list[str]:
     """Names of what may be looked at in `folder`: arrays, broken files, configurations, checkpoints, model folders."""
+    return add_models(folder)
+
+
+def add_models(folder: Path) -> list[str]:
+    """Put model folders and checkpoints in every format beside the other files; the names of all that can be read."""
     chance = np.random.default_rng(3)
     for name, (config, shapes) in MODELS.items():
         (folder / name).mkdir()
