@@ -15,7 +15,7 @@ from pe_cli.extend.plan import ExtensionPlan
 from pe_cli.extend.report import TableReport
 from pe_cli.extend.table import TableChange
 from pe_cli.files import open_sink
-from pe_cli.files.atomic import Output, open_output
+from pe_cli.files.atomic import OpenOutput, open_output
 from pe_cli.files.base import READABLE, default_format
 from pe_cli.files.safetensors import SafetensorsReader
 from pe_cli.files.sources import Source
@@ -165,7 +165,7 @@ def _put_datasets(label: str, file: Any, names: list[str], made: Mapping[str, ND
                 group[key] = dataset
 
 
-def _copy(source: Source, output: Output) -> None:
+def _copy(source: Source, output: OpenOutput) -> None:
     source.stream.seek(0)
     output.reserve(source.stream.size or 0)
     buffer = memoryview(bytearray(COPY))

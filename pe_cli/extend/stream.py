@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from pe_cli.extend.plan import Change, ExtensionPlan
 from pe_cli.extend.report import TableReport
 from pe_cli.extend.table import TableChange
-from pe_cli.files.atomic import Output, cannot_write, open_output
+from pe_cli.files.atomic import OpenOutput, cannot_write, open_output
 from pe_cli.files.base import as_bytes, check_memory
 from pe_cli.files.inputs import ByteInput
-from pe_cli.files.safetensors import Entry, Header, stored_dtype, write_header
+from pe_cli.files.safetensors import Header, TensorEntry, stored_dtype, write_header
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.progress import step
 
@@ -49,7 +49,7 @@ class Copy:
 class Made:
     """A changed tensor: the bytes of `entry` are read at `begin`, and what becomes of them goes to `to`."""
 
-    entry: Entry
+    entry: TensorEntry
     begin: int
     to: int
     change: Change
@@ -60,7 +60,7 @@ Part: TypeAlias = Copy | Made
 
 def new_header(header: Header, plan: ExtensionPlan, metadata: Mapping[str, str]) -> tuple[bytes, list[Part]]:
     """The new header's bytes, and the parts of the output in order; `metadata` is added to what there was."""
-    placed: dict[str, Entry] = {}
+    placed: dict[str, TensorEntry] = {}
     begin = 0
     for name, entry in header.tensors.items():
         change = plan.change(name)
@@ -69,7 +69,7 @@ def new_header(header: Header, plan: ExtensionPlan, metadata: Mapping[str, str])
             continue
         count = entry.nbytes if change is None else spec.nbytes
         code = entry.code if change is None else SAFETENSORS_CODES[spec.dtype]
-        placed[name] = Entry(name, code, spec.shape, begin, begin + count)
+        placed[name] = TensorEntry(name, code, spec.shape, begin, begin + count)
         begin += count
     about = {"format": "pt"} | (header.metadata or {}) | dict(metadata)
     text = write_header([placed[name] for name in header.names if name in placed], about)
@@ -177,7 +177,7 @@ def _make(stream: ByteInput, part: Made, measured: _Measured) -> NDArray[Any]:
 
 def _in_turn(
     stream: ByteInput,
-    output: Output,
+    output: OpenOutput,
     parts: Sequence[Part],
     ready: dict[str, NDArray[Any]],
     measured: _Measured,
@@ -201,7 +201,7 @@ def _in_turn(
 class _Pump:
     """Moves bytes of the input to the end of the output, inside the kernel where that can be done."""
 
-    def __init__(self, stream: ByteInput, output: Output) -> None:
+    def __init__(self, stream: ByteInput, output: OpenOutput) -> None:
         self._stream, self._output = stream, output
         self._buffer = memoryview(bytearray(BUFFER))
         self._base = os.lseek(stream.fd, 0, os.SEEK_CUR) if stream.seekable else 0
@@ -256,7 +256,7 @@ def _blocks(begin: int, count: int) -> Iterator[tuple[int, int]]:
 class _Copier:
     """Copies ranges from file to file: a thread from the start where they are large, and whoever calls `help`."""
 
-    def __init__(self, stream: ByteInput, output: Output, copies: Sequence[Copy]) -> None:
+    def __init__(self, stream: ByteInput, output: OpenOutput, copies: Sequence[Copy]) -> None:
         self._stream, self._output = stream, output
         self._total = sum(copy.count for copy in copies)
         self._done = 0
@@ -312,7 +312,7 @@ class _Copier:
             self._output.put(buffer[:count], begin + shift)
 
 
-def _widen_pipes(stream: ByteInput, output: Output) -> None:
+def _widen_pipes(stream: ByteInput, output: OpenOutput) -> None:
     """Larger pipes, fewer switches between processes; where the system refuses, they stay as they are."""
     import fcntl
 

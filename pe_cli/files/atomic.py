@@ -28,7 +28,7 @@ from pe_cli.process import STDOUT, refuse_input
 
 
 @dataclass
-class Output:
+class OpenOutput:
     """An open descriptor to write to; `seekable` if it is a file of our own."""
 
     fd: int
@@ -78,7 +78,7 @@ def cannot_write(
 
 
 @contextmanager
-def open_output(path: str | Path | None, *, force: bool = False) -> Iterator[Output]:
+def open_output(path: str | Path | None, *, force: bool = False) -> Iterator[OpenOutput]:
     """Open `path` for writing (None or `-`: standard output); it appears when the block ends without an exception.
 
     A symbolic link stays, and what it points to is written. A device, a named pipe or `/dev/stdout` is written straight.
@@ -93,7 +93,7 @@ def open_output(path: str | Path | None, *, force: bool = False) -> Iterator[Out
             yield from _open_named(path, force)
 
 
-def _open_named(path: str | Path, force: bool) -> Iterator[Output]:
+def _open_named(path: str | Path, force: bool) -> Iterator[OpenOutput]:
     label = str(path)
     if label.endswith(os.sep):
         raise PeError(f"{label} is the name of a folder; give that of a file")
@@ -120,7 +120,7 @@ def already_there(label: str) -> PeError:
     return PeError(f"{label} exists and is not overwritten; add --force to replace it")
 
 
-def _standard() -> Iterator[Output]:
+def _standard() -> Iterator[OpenOutput]:
     """Standard output; a file that the shell has opened keeps no room that was reserved and not written."""
     try:
         before = os.fstat(STDOUT)
@@ -129,30 +129,30 @@ def _standard() -> Iterator[Output]:
     except OSError:
         start = None
     try:
-        yield Output(STDOUT, "standard output", False, start)
+        yield OpenOutput(STDOUT, "standard output", False, start)
     finally:
         if start is not None:
             with suppress(OSError):
                 os.ftruncate(STDOUT, max(before.st_size, os.lseek(STDOUT, 0, os.SEEK_CUR)))
 
 
-def _straight(label: str) -> Iterator[Output]:
+def _straight(label: str) -> Iterator[OpenOutput]:
     try:
         fd = os.open(label, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
     except OSError as error:
         raise cannot_write(label, error) from error
     try:
-        yield Output(fd, label, False, None)
+        yield OpenOutput(fd, label, False, None)
     finally:
         os.close(fd)
 
 
-def _whole(label: str, target: str, replaced: os.stat_result | None, force: bool) -> Iterator[Output]:
+def _whole(label: str, target: str, replaced: os.stat_result | None, force: bool) -> Iterator[OpenOutput]:
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f".pe-{os.urandom(8).hex()}.tmp")
     try:
         with _open_temporary(label, folder, temporary) as (fd, named):
-            yield Output(fd, label, True)
+            yield OpenOutput(fd, label, True)
             try:
                 if replaced is None:
                     try:

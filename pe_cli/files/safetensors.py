@@ -40,7 +40,7 @@ _BITS = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorEntry:
     """One tensor of a header: its type's code, shape, and byte range from the end of the header."""
 
     name: str
@@ -70,7 +70,7 @@ class Header:
     """
 
     metadata: dict[str, str] | None
-    tensors: dict[str, Entry]
+    tensors: dict[str, TensorEntry]
     names: tuple[str, ...]
     data_start: int
     data_bytes: int = field(init=False)
@@ -127,7 +127,7 @@ def read_header(stream: Readable, *, label: str = "the input", size: int | None 
     return header
 
 
-def write_header(tensors: Iterable[Entry], metadata: Mapping[str, str] | None) -> bytes:
+def write_header(tensors: Iterable[TensorEntry], metadata: Mapping[str, str] | None) -> bytes:
     """The length, the header's JSON in the order given, and spaces up to a multiple of 8 bytes.
 
     The library's own spelling: `write_header` of what `read_header` gave, in the order of `names`, is the same bytes.
@@ -146,7 +146,7 @@ def write_header(tensors: Iterable[Entry], metadata: Mapping[str, str] | None) -
     return len(text).to_bytes(8, "little") + text
 
 
-def entries_of(specs: Sequence[TensorSpec]) -> list[Entry]:
+def entries_of(specs: Sequence[TensorSpec]) -> list[TensorEntry]:
     """The specs one after the other, without holes."""
     entries, begin = [], 0
     for spec in specs:
@@ -155,7 +155,7 @@ def entries_of(specs: Sequence[TensorSpec]) -> list[Entry]:
                 f"safetensors has no {spec.dtype} (tensor {spec.name!r}); use .npy, .npz or .h5", spec.dtype
             )
         entries.append(
-            Entry(spec.name, SAFETENSORS_CODES[spec.dtype], spec.shape, begin, begin + spec.nbytes)
+            TensorEntry(spec.name, SAFETENSORS_CODES[spec.dtype], spec.shape, begin, begin + spec.nbytes)
         )
         begin += spec.nbytes
     return entries
@@ -252,7 +252,7 @@ def _metadata(value: Any, label: str) -> dict[str, str] | None:
     return value
 
 
-def _entry(name: str, fields: Any, label: str) -> Entry:
+def _entry(name: str, fields: Any, label: str) -> TensorEntry:
     if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
         raise PeError(f"{label}: tensor {name!r} needs exactly dtype, shape and data_offsets in the header")
     code, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
@@ -274,7 +274,7 @@ def _entry(name: str, fields: Any, label: str) -> Entry:
             f"{label}: tensor {name!r}, {code} of shape {str(shape)[:60]}, takes {needed}, "
             f"and its data_offsets give {end - begin}"
         )
-    return Entry(name, code, tuple(shape), begin, end)
+    return TensorEntry(name, code, tuple(shape), begin, end)
 
 
 def _sizes(value: Any) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.files import npy, safetensors
-from pe_cli.files.atomic import Output, open_output
+from pe_cli.files.atomic import OpenOutput, open_output
 from pe_cli.files.base import FileLayout, Sink, TensorSpec, as_bytes, default_format
 from pe_cli.numerics.dtypes import numpy_dtype
 
@@ -34,7 +34,7 @@ class Writer:
     What the caller passes may be reused as soon as `write` returns.
     """
 
-    def __init__(self, output: Output, total: int) -> None:
+    def __init__(self, output: OpenOutput, total: int) -> None:
         self._output = output
         self._end = 0
         self._start = 0
@@ -176,7 +176,7 @@ def _layout_of(kind: str, specs: Sequence[TensorSpec], metadata: Mapping[str, st
 
 
 @contextmanager
-def _opened(output: Output, specs: Sequence[TensorSpec], layout: FileLayout | None) -> Iterator[Sink]:
+def _opened(output: OpenOutput, specs: Sequence[TensorSpec], layout: FileLayout | None) -> Iterator[Sink]:
     total = sum(spec.nbytes for spec in specs) if layout is None else layout.end
     output.reserve(total)
     sink = _NpzSink(specs, Writer(output, total)) if layout is None else _FlatSink(output, layout)
@@ -197,7 +197,7 @@ class _Closing(Sink, Protocol):
 class _FlatSink:
     """Writes elements where the layout says, and the fixed parts before the elements that follow them."""
 
-    def __init__(self, output: Output, layout: FileLayout) -> None:
+    def __init__(self, output: OpenOutput, layout: FileLayout) -> None:
         self.specs = layout.specs
         self.sequential = not output.seekable
         self._ledger = _Written(layout.specs, sequential=self.sequential)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, needs
 from pe_cli.files.base import NO_LINKS, READABLE, TensorSpec, shown
 from pe_cli.files.inputs import ByteInput
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY, numpy_dtype
@@ -26,9 +26,7 @@ class TorchReader:
         try:
             import torch
         except ImportError as error:
-            raise PeError(
-                f"{stream.label} is a torch checkpoint, and reading it needs torch: pip install torch"
-            ) from error
+            raise needs(f"{stream.label} is a torch checkpoint, and reading it", "torch", "torch") from error
         try:
             loaded = torch.load(stream.named(), map_location="cpu", weights_only=True, mmap=zipped)
         except Exception as error:  # torch raises nearly anything on a file that it does not like

@@ -34,7 +34,7 @@ LARGEST_ID = 2**62
 
 
 @dataclass(frozen=True)
-class Columns:
+class EdgeColumns:
     """Which columns hold what; `weight` is None where there is none."""
 
     delimiter: str | None
@@ -52,7 +52,7 @@ class Columns:
 def read_edge_list(file: Opened, weights: str, text_ids: bool) -> RawGraph:
     """The edges of a list. Ids are integers if those of its first line are, else text, in order of appearance."""
     notes: list[str] = []
-    layout: Columns | None = None
+    layout: EdgeColumns | None = None
     names: dict[str, int] = {}
     parts: list[tuple[NDArray[np.int64], NDArray[np.float64] | None]] = []
     held = 0
@@ -101,7 +101,7 @@ class _Lines:
             yield number, line
 
 
-def _layout(rows: _Lines, weights: str, text_ids: bool, notes: list[str]) -> Columns | None:
+def _layout(rows: _Lines, weights: str, text_ids: bool, notes: list[str]) -> EdgeColumns | None:
     lines = [line for _, (_, line) in zip(range(2), rows.data(), strict=False)]
     if not lines:
         return None
@@ -122,7 +122,7 @@ def _layout(rows: _Lines, weights: str, text_ids: bool, notes: list[str]) -> Col
         sample = first
     weight = _weight_column(rows.label, weights, lower if header else [], sample, (source, target), notes)
     text = text_ids or not _both_integers([sample[source], sample[target]])
-    return Columns(delimiter, source, target, weight, text, header)
+    return EdgeColumns(delimiter, source, target, weight, text, header)
 
 
 def _weight_column(
@@ -156,7 +156,7 @@ def _weight_column(
     return others[0]
 
 
-def _fast(rows: _Lines, layout: Columns) -> tuple[NDArray[np.int64], NDArray[np.float64] | None] | None:
+def _fast(rows: _Lines, layout: EdgeColumns) -> tuple[NDArray[np.int64], NDArray[np.float64] | None] | None:
     """The block by numpy's own reader; None where something in it wants a closer look."""
     if "%" in rows.text or '"' in rows.text:
         return None
@@ -186,7 +186,7 @@ def _fast(rows: _Lines, layout: Columns) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def _careful(
-    rows: _Lines, layout: Columns, names: dict[str, int]
+    rows: _Lines, layout: EdgeColumns, names: dict[str, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
     """The block line by line, with an error that names the line."""
     ends: list[tuple[int, int]] = []

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, parameter
+from pe_cli.errors import PeError, needs, parameter
 from pe_cli.memory import require_memory
 
 Parallel: TypeAlias = Literal["sum", "first"]
@@ -283,7 +283,7 @@ def need_scipy(what: str) -> Any:
         import scipy
         import scipy.sparse.linalg
     except ImportError:
-        raise PeError(f"{what} needs scipy: pip install scipy") from None
+        raise needs(what, "scipy", "graph") from None
     finally:
         if before is None:
             os.environ.pop(THREADS, None)

@@ -129,9 +129,9 @@ def test_numpy_alone(monkeypatch):
     monkeypatch.setattr(solvers, "WHOLE", 100)
     table = laplacian(from_networkx(nx.path_graph(300)), 3)
     np.testing.assert_allclose(table["eigenvalues"], cosines(299, 3, 1), atol=1e-13)
-    with pytest.raises(PeError, match=r"3000 nodes .* needs scipy: pip install scipy"):
+    with pytest.raises(PeError, match=r"3000 nodes .* needs scipy: pip install 'pe-cli"):
         laplacian(from_networkx(nx.path_graph(3000)), 3)
-    with pytest.raises(PeError, match="needs scipy: pip install scipy"):
+    with pytest.raises(PeError, match="needs scipy: pip install 'pe-cli"):
         random_walk(from_networkx(nx.path_graph(3000)), 3)
 
 

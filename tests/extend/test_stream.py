@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from pe_cli.extend import stream
-from pe_cli.files.safetensors import Entry, write_header
+from pe_cli.files.safetensors import TensorEntry, write_header
 
 PE = [sys.executable, "-m", "pe_cli", "extend"]
 MIB = 1 << 20
@@ -128,8 +128,8 @@ def test_a_closed_pipe_ends_quietly(large: Path, tmp_path: Path) -> None:
 
 def test_memory_is_bounded_by_the_table(tmp_path: Path) -> None:
     """512 MiB that are a hole in the file pass through a pipe; the table is 1 MiB, then 2 MiB."""
-    table = Entry("wpe.weight", "F32", (1024, 256), 0, MIB)
-    rest = Entry("w", "F32", (128, MIB), MIB, 513 * MIB)
+    table = TensorEntry("wpe.weight", "F32", (1024, 256), 0, MIB)
+    rest = TensorEntry("w", "F32", (128, MIB), MIB, 513 * MIB)
     path = tmp_path / "holes.safetensors"
     with open(path, "wb") as file:
         file.write(write_header([table, rest], {"format": "pt"}))

@@ -122,5 +122,5 @@ def test_pickles_with_code_are_refused(tmp_path: Path) -> None:
 def test_without_torch_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     (tmp_path / "x.pt").write_bytes(pickle.dumps({"x": 1}, protocol=2))
-    with pytest.raises(PeError, match="pip install torch"):
+    with pytest.raises(PeError, match=r"pip install 'pe-cli.torch.'"):
         load_array(str(tmp_path / "x.pt"))

@@ -14,7 +14,7 @@ import safetensors
 import safetensors.numpy
 
 from pe_cli.errors import PeError
-from pe_cli.files.safetensors import Entry, read_header, write_header
+from pe_cli.files.safetensors import TensorEntry, read_header, write_header
 from pe_cli.files.sources import open_source
 
 
@@ -134,7 +134,7 @@ def test_a_header_read_and_written_again_is_the_same_bytes(library_file: bytes) 
 
 @pytest.mark.parametrize("metadata", [None, {}, {"b": "2", "a": "1"}])
 def test_metadata_keeps_its_order_and_its_absence(metadata: dict[str, str] | None) -> None:
-    entries = [Entry("x", "F32", (2,), 0, 8)]
+    entries = [TensorEntry("x", "F32", (2,), 0, 8)]
     content = write_header(entries, metadata) + bytes(8)
     found = read_header(io.BytesIO(content), size=len(content))
     assert found.metadata == metadata
@@ -162,6 +162,6 @@ def test_types_that_pe_does_not_read_are_listed(tmp_path: Path) -> None:
 
 
 def test_a_name_that_json_must_escape() -> None:
-    entries = [Entry('a"\\\n\u2028\x01', "U8", (1,), 0, 1)]
+    entries = [TensorEntry('a"\\\n\u2028\x01', "U8", (1,), 0, 1)]
     content = write_header(entries, {'k"': "\t"}) + b"x"
     assert list(safetensors.numpy.load(content)) == ['a"\\\n\u2028\x01']

@@ -316,11 +316,11 @@ def test_a_closed_pipe_is_a_broken_pipe(format: str, rows: str) -> None:
 
 
 def test_an_error_in_the_thread_reaches_the_caller() -> None:
-    from pe_cli.files.atomic import Output
+    from pe_cli.files.atomic import OpenOutput
 
     reader, end = os.pipe()
     os.close(reader)
-    out = writer.Writer(Output(end, "a pipe", False), writer.THREAD_FROM)
+    out = writer.Writer(OpenOutput(end, "a pipe", False), writer.THREAD_FROM)
     block = memoryview(bytearray(writer.BLOCK))
 
     def fill() -> None:

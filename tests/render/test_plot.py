@@ -209,7 +209,7 @@ def test_without_matplotlib_it_is_said_how_to_install_it(
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     assert run(["gen", "rope", "--len", "8", "--dim", "4", "--json", "--plot", "made.png"]) == 2
-    assert "needs matplotlib: pip install matplotlib" in capsys.readouterr().err
+    assert "needs matplotlib: pip install 'pe-cli[plot]'" in capsys.readouterr().err
     assert not Path("made.png").exists()
 
 

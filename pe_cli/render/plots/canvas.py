@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, needs
 from pe_cli.files.atomic import open_output
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Drawing: TypeAlias = "Callable[[Axes], None]"
 
 SUFFIXES = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-MISSING = "--plot needs matplotlib: pip install matplotlib"
 # Two colours and two scales that every common form of colour blindness tells apart.
 BLUE, ORANGE, GREY = "#2166ac", "#d95f02", "#8c8c8c"
 AXIS_COLOURS = (BLUE, ORANGE, "#009e73", "#cc79a7")
@@ -47,7 +46,7 @@ def require_picture(path: str, *, force: bool, beside: str | None = None) -> Non
     if beside and os.path.realpath(path) == os.path.realpath(beside):
         raise PeError(f"--plot {path}: this is the file of the table; give the picture another name")
     if find_spec("matplotlib") is None:
-        raise PeError(MISSING)
+        raise needs("--plot", "matplotlib", "plot")
     with suppress(_NotYetError), open_output(path, force=force):
         raise _NotYetError
 
@@ -99,7 +98,7 @@ def _plain_style() -> Iterator[None]:
     try:
         from matplotlib import rc_context, style
     except ImportError:
-        raise PeError(MISSING) from None
+        raise needs("--plot", "matplotlib", "plot") from None
     with (
         style.context("default"),
         rc_context(
