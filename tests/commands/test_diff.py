@@ -142,7 +142,7 @@ def test_a_type_that_is_not_read_is_named_with_its_file(pe: Any, tmp_path: Path)
         (tmp_path / f"{name}.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     for sides in (("x", "x"), ("x", "y"), ("y", "x")):
         done = pe("diff", *(f"{side}.safetensors" for side in sides), code=2)
-        assert b"x.safetensors: tensor 'q' holds F8_E8M0, whose values pe does not read" in done.stderr
+        assert b"x.safetensors: q holds F8_E8M0, whose values pe does not read" in done.stderr
 
 
 def test_a_small_pipe_is_explained_as_a_file_is(pe: Any, tmp_path: Path) -> None:
