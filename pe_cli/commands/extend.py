@@ -38,6 +38,7 @@ _METHODS = [
 ]
 _PRESETS = ["timm", "torch", "dinov2", "jax", "torchvision", "swin", "beit", "long-clip", "longformer"]
 _ANCHORS = ["ends", "half", "left"]
+_SCALINGS = ["yarn", "linear", "ntk", "dynamic-ntk", "llama3"]
 
 
 def extend_command(
@@ -136,6 +137,27 @@ def extend_command(
             help="The model's config.json; default: beside SOURCE; none to do without.",
         ),
     ] = None,
+    scaling: Annotated[
+        str | None,
+        typer.Option(
+            "--scaling",
+            metavar="NAME",
+            help=f"For models that rotate: {', '.join(_SCALINGS)}. The configuration changes, the weights do not.",
+            autocompletion=lambda: _SCALINGS,
+        ),
+    ] = None,
+    factor: Annotated[
+        float | None,
+        typer.Option(
+            "--factor", metavar="X", help="Of --scaling: by how much (new length / original length)."
+        ),
+    ] = None,
+    force_scaling: Annotated[
+        bool, typer.Option("--force-scaling", help="Put --scaling in place of one that the model has.")
+    ] = False,
+    link: Annotated[
+        bool, typer.Option("--link", help="Make hard links of the files of a folder that do not change.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write nothing; show the report, and every change to a folder.")
     ] = False,
@@ -159,6 +181,7 @@ def extend_command(
       cat model.safetensors | pe extend - --len 1024 > longer.safetensors
       pe extend ./all-MiniLM-L6-v2 --len 1024 --method tile -o ./longer
       pe extend ./vit-base --grid 24x24 --preset timm -o ./vit-384
+      pe extend ./Qwen2.5-7B --len 131072 --scaling yarn -o ./Qwen2.5-7B-128k
     """
     from pe_cli.extend.presets import ResizeRequest
 
@@ -186,8 +209,25 @@ def extend_command(
         from pe_cli.render.plots.canvas import require_picture
 
         require_picture(plot, force=force, beside=output)
-    if Path(source).is_dir():
-        _extend_folder(source, request, target, config)
+    if scaling is not None:
+        given = [name for name in _parameters(request) if name != "length"]
+        if given or config is not None:
+            options = ", ".join(
+                f"--{_OPTIONS.get(n, n)}" for n in (*given, *["config"][: config is not None])
+            )
+            raise PeError(f"{options}: not for --scaling, which changes no table")
+        if length is None:
+            raise PeError("--scaling: for how many positions? Give --len N")
+        _stretch(source, Scaling(scaling, length, factor, force_scaling, link), target)
+    elif factor is not None or force_scaling:
+        option = "--force-scaling" if force_scaling else f"--factor {factor:g}"
+        raise PeError(
+            f"{option}: by which rule? Give --scaling {', '.join(_SCALINGS)} for a model that rotates"
+        )
+    elif Path(source).is_dir():
+        _extend_folder(source, request, target, config, link)
+    elif link:
+        raise PeError("--link is for model folders; a single file is written anew")
     else:
         _extend_file(source, request, target, config)
 
@@ -291,7 +331,83 @@ def _draw(plan: Any, made: dict[str, Any]) -> None:
     draw(console(), change.layout.rows_of(made[name]))
 
 
-def _extend_folder(path: str, request: ResizeRequest, target: Target, config: str | None) -> None:
+@dataclass(frozen=True)
+class Scaling:
+    """What is asked for a model that rotates."""
+
+    scaling: str
+    length: int
+    factor: float | None
+    force: bool
+    link: bool
+
+    def words(self, source: str) -> list[str]:
+        """The command line that does it again."""
+        words = ["pe", "extend", PurePath(source).name, f"--len={self.length}", f"--scaling={self.scaling}"]
+        words += [] if self.factor is None else [f"--factor={self.factor:g}"]
+        return [*words, *["--force-scaling"][: self.force]]
+
+
+def _stretch(source: str, asked: Scaling, target: Target) -> None:
+    """A rotary model for a longer context: a new folder or configuration, or the options of llama.cpp."""
+    from pe_cli.extend.folder import stretch_folder, stretched_text
+    from pe_cli.extend.rotary import gguf_flags, stretch_model
+    from pe_cli.files import provenance
+    from pe_cli.files.atomic import open_output
+    from pe_cli.models.read import is_gguf
+    from pe_cli.render.console import tell
+
+    if target.format:
+        raise PeError(f"--format {target.format}: --scaling writes a configuration, not a table")
+    if source == "-":
+        raise PeError(
+            "--scaling: give the model folder or its config.json; a pipe of weights does not say how they turn"
+        )
+    found = stretch_model(source, asked.length, asked.scaling, factor=asked.factor, force=asked.force)
+    path, folder, flags = Path(source), Path(source).is_dir(), None
+    files: list[Any] = []
+    out = None if target.output == "-" else target.output
+    if target.plot:
+        from pe_cli.render.plot import plot_stretch
+
+        plot_stretch(found, target.plot, target.force)
+    if is_gguf(source):
+        flags = gguf_flags(found)
+        if out is not None:
+            raise PeError(f"-o {out}: a .gguf is served as it is; give llama.cpp the options {flags}")
+    config = path / "config.json" if folder else path
+    if flags is None and not config.is_file():
+        raise PeError(f"{source} has no config.json, in which the scaling is to stand")
+    if flags is None and folder and (out is not None or target.dry_run):
+        where = None if target.dry_run else Path(str(out))
+        files = stretch_folder(path, where, found, force=target.force, link=asked.link)
+    elif asked.link:
+        raise PeError("--link is for a folder that is written with -o FOLDER")
+    elif flags is None and out is not None and not target.dry_run:
+        with open_output(out, force=target.force) as output:
+            output.put(memoryview(stretched_text(config, found).encode()), 0)
+    elif not target.json and not target.dry_run:
+        print(flags if flags is not None else stretched_text(config, found), end="\n" if flags else "")
+    command = shlex.join(asked.words(source))
+    if target.json:
+        record = {
+            "schema": SCHEMA,
+            "command": command,
+            "output": target.output,
+            "rotary": found.report(),
+            "hf_overrides": None if flags else found.overrides(),
+            "llama_cpp": flags,
+            "files": [change.json() for change in files],
+            "notes": list(found.notes),
+        }
+        print(provenance.canonical(provenance.jsonable(record)))
+    if not target.quiet:
+        said = [line for change in files for line in change.lines()]
+        for line in (*found.lines(), *said, *(f"pe: note: {note}" for note in found.notes)):
+            tell(line)
+
+
+def _extend_folder(path: str, request: ResizeRequest, target: Target, config: str | None, link: bool) -> None:
     from pe_cli.extend.folder import extend_folder
     from pe_cli.files import provenance
 
@@ -313,6 +429,7 @@ def _extend_folder(path: str, request: ResizeRequest, target: Target, config: st
         metadata=about,
         force=target.force,
         watch=_watch(seen, target.plot) if target.plot else None,
+        link=link,
     )
     _plot(seen, target)
     _tell(command, target, result.reports, result.plan.buffers.values(), result.plan.notes, result.files)

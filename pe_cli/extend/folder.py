@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import prod
@@ -14,10 +14,11 @@ from typing import Any
 from pe_cli.errors import PeError
 from pe_cli.extend import containers
 from pe_cli.extend.config import Edit, ModelConfig, edited, read_config
-from pe_cli.extend.new_folder import Place, entries, left_out, link_or_copy, names_in
+from pe_cli.extend.new_folder import Place, entries, left_out, names_in, same_file
 from pe_cli.extend.plan import ExtensionPlan, make_plan
 from pe_cli.extend.presets import ResizeRequest
 from pe_cli.extend.report import TableReport
+from pe_cli.extend.rotary import Stretch
 from pe_cli.extend.table import TableChange, Watch
 from pe_cli.files.sources import Source, open_source
 from pe_cli.files.text import read_object
@@ -63,10 +64,11 @@ def extend_folder(
     metadata: Mapping[str, str],
     force: bool = False,
     watch: Watch | None = None,
+    link: bool = False,
 ) -> ExtendedFolder:
     """Extend the model in `folder` into the new folder `target` (None: only say what would change).
 
-    `watch` sees the rows of the first table before and after.
+    `watch` sees the rows of the first table before and after; with `link` files that do not change are hard links.
 
     Errors: no weights, a target that exists, the errors of `make_plan`.
     """
@@ -90,7 +92,7 @@ def extend_folder(
 
         def build(new: Path | None) -> None:
             for name, source in sources.items():
-                _shard(result, source, name, new, metadata)
+                _shard(result, source, name, new, metadata, link)
             for name in sorted(names):
                 if name in gone:
                     result.files.append(FileChange(name, "left out: other weights, with the old table"))
@@ -101,7 +103,7 @@ def extend_folder(
                         (new / name).write_text(text, encoding="utf-8")
             if new is not None:
                 for entry in others:
-                    entry.copy(new)
+                    entry.copy(new, link=link)
 
         if place is None:
             build(None)
@@ -110,6 +112,36 @@ def extend_folder(
             place.fill(known, build)
         result.reports.sort(key=lambda report: list(plan.tables).index(report.name))
     return result
+
+
+def stretch_folder(
+    folder: Path, target: Path | None, stretch: Stretch, *, force: bool = False, link: bool = False
+) -> list[FileChange]:
+    """Write the rotary model in `folder` with the configuration of `stretch` into the new folder `target`.
+
+    Weights and all other files are the same; limits of the tokenizer follow. With no `target` it only says what would
+    change. Errors: a target that exists, without `force`; the errors of `Place`.
+    """
+    place = None if target is None else Place.of(target, folder, force)
+    limits = Limits(tokens=(stretch.before.max_position or stretch.original_len, stretch.length))
+    texts = dict(_changed_texts(folder, stretch.edits, limits))
+    names = set(os.listdir(folder)).difference(texts)
+    others = list(entries(folder, names, ()))
+    if place is not None:
+
+        def build(new: Path) -> None:
+            for name, (text, _) in texts.items():
+                (new / name).write_text(text, encoding="utf-8")
+            for entry in others:
+                entry.copy(new, link=link)
+
+        place.fill({*names_in(folder), *(entry.listed for entry in others)}, build)
+    return [FileChange(name, "changed", edits) for name, (_, edits) in texts.items()]
+
+
+def stretched_text(path: Path, stretch: Stretch) -> str:
+    """The text of a configuration file with the edits of `stretch`, written as the file is."""
+    return _written(edited(read_object(path), stretch.edits), path.read_text(encoding="utf-8"))
 
 
 def _shards(folder: Path) -> list[str]:
@@ -158,15 +190,20 @@ def _written_name(shard: str) -> str:
 
 
 def _shard(
-    result: ExtendedFolder, source: Source, name: str, new: Path | None, metadata: Mapping[str, str]
+    result: ExtendedFolder,
+    source: Source,
+    name: str,
+    new: Path | None,
+    metadata: Mapping[str, str],
+    link: bool,
 ) -> None:
     plan = result.plan
     changes = {tensor: change for tensor in source.tensors if (change := plan.change(tensor)) is not None}
     torch = source.format == "torch"
     if not changes and not torch:
         if new is not None:
-            link_or_copy(Path(source.label), new / name)
-        result.files.append(FileChange(name, "the same (linked or copied)"))
+            same_file(Path(source.label), new / name, link=link)
+        result.files.append(FileChange(name, "the same"))
         return
     ours = ExtensionPlan(
         tables={t: c for t, c in plan.tables.items() if t in changes},
@@ -189,21 +226,30 @@ def _texts(
     folder: Path, plan: ExtensionPlan, config: ModelConfig | None
 ) -> Iterator[tuple[str, tuple[str, tuple[Edit, ...]]]]:
     """JSON files that change: name, new text and the fields that differ."""
-    limits = Limits.of(plan)
+    for name, change in _changed_texts(folder, plan.edits, Limits.of(plan), lambda data: _index(data, plan)):
+        if name != "config.json" or config is not None:
+            yield name, change
+
+
+def _changed_texts(
+    folder: Path,
+    edits: Sequence[Edit],
+    limits: Limits,
+    index: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> Iterator[tuple[str, tuple[str, tuple[Edit, ...]]]]:
     for name, change in (
-        ("config.json", lambda data: edited(data, plan.edits)),
-        (INDEX, lambda data: _index(data, plan)),
+        ("config.json", lambda data: edited(data, edits)),
+        *(((INDEX, index),) if index is not None else ()),
         *((name, getattr(limits, method)) for name, method in LIMITED),
     ):
         path = folder / name
-        if not path.is_file() or (name == "config.json" and config is None):
+        if not path.is_file():
             continue
         data = read_object(path)
-        old = path.read_text(encoding="utf-8")
         changer: Callable[[dict[str, Any]], dict[str, Any]] = change
         new = changer(json.loads(json.dumps(data)))
         if new != data:
-            yield name, (_written(new, old), tuple(_differences(data, new)))
+            yield name, (_written(new, path.read_text(encoding="utf-8")), tuple(_differences(data, new)))
 
 
 def _differences(old: Any, new: Any, path: tuple[str, ...] = ()) -> Iterator[Edit]:

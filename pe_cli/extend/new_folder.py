@@ -12,6 +12,7 @@ import errno
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ WEIGHTS = (".safetensors", ".bin")
 NAMED = 3  # of the entries that would be lost
 # From linux/fs.h and fcntl.h.
 NOREPLACE, EXCHANGE, AT_FDCWD = 1, 2, -100
+FICLONE = 0x40049409
 # An old kernel, another file system, or a sandbox that does not know the call.
 CANNOT = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
 
@@ -269,15 +271,15 @@ class CopiedEntry:
         """As `names_in` gives it."""
         return self.name + os.sep * (self.kind == FOLDER)
 
-    def copy(self, new: Path) -> None:
-        """Into the folder `new`, where the folder that holds this is already."""
+    def copy(self, new: Path, *, link: bool = False) -> None:
+        """Into the folder `new`, where the folder that holds this is already; with `link` files become hard links."""
         target = new / self.name
         if self.kind == FOLDER:
             os.mkdir(target, stat.S_IMODE(self.path.stat().st_mode) | stat.S_IRWXU)
         elif self.kind == LINK:
             os.symlink(os.readlink(self.path), target)
         else:
-            shutil.copy2(self.path, target)
+            same_file(self.path, target, link=link)
 
 
 def left_out(folder: Path, shards: Collection[str]) -> set[str]:
@@ -312,12 +314,29 @@ def entries(folder: Path, top: Collection[str], gone: Collection[str]) -> Iterat
                 yield entry
 
 
-def link_or_copy(source: Path, target: Path) -> None:
-    """The same file under another name, or a copy where that cannot be."""
-    try:
-        os.link(os.path.realpath(source), target)
-    except OSError:
-        shutil.copyfile(source, target)
+def same_file(source: Path, target: Path, *, link: bool = False) -> None:
+    """A copy of a file that shares its blocks where the file system can (a reflink), or with `link` a hard link to it."""
+    if link:
+        with suppress(OSError):
+            os.link(os.path.realpath(source), target)
+            return
+    if not _cloned(source, target):
+        shutil.copy2(source, target)
+
+
+def _cloned(source: Path, target: Path) -> bool:
+    """Whether `target` could be made to share the blocks of `source` (Btrfs, XFS and other systems that copy on write)."""
+    if sys.platform != "linux":
+        return False
+    import fcntl
+
+    with open(source, "rb") as old, open(target, "xb") as new:
+        try:
+            fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
+        except OSError:
+            return False
+    shutil.copystat(source, target)
+    return True
 
 
 def inner_link(folder: Path, name: str) -> str | None:

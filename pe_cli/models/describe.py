@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from pe_cli.encodings.rope.scaling import frequencies
+from pe_cli.encodings.rope.scaling import Frequencies, frequencies
 from pe_cli.errors import PeError
 from pe_cli.models.configuration import Configuration, parts
 from pe_cli.models.diffusion import CLASS_KEY
@@ -78,6 +78,14 @@ def table_report(resolved: Resolved) -> dict[str, Any]:
     return report
 
 
+def spectrum_of(resolved: Resolved) -> Frequencies:
+    """The frequencies of a rotary table of one axis, before and after its scaling."""
+    options = {key: value for key, value in resolved.parameters.items() if key not in NOT_FREQUENCIES}
+    if "partial" in resolved.parameters:
+        options["partial"] = resolved.parameters["partial"]
+    return frequencies(resolved.parameters["dim"], base=resolved.parameters["base"], **options)
+
+
 def rotary_report(resolved: Resolved) -> dict[str, Any]:
     """Frequencies of a rotary table and what they mean for a longer context.
 
@@ -87,10 +95,7 @@ def rotary_report(resolved: Resolved) -> dict[str, Any]:
     not seen all its angles: beyond position L0 * divided_by it meets new ones. `leaves_trained_range` is the first
     such position, None where every pair has seen its whole circle, and `leaving_pair` the pair that is first.
     """
-    options = {key: value for key, value in resolved.parameters.items() if key not in NOT_FREQUENCIES}
-    if "partial" in resolved.parameters:
-        options["partial"] = resolved.parameters["partial"]
-    spectrum = frequencies(resolved.parameters["dim"], base=resolved.parameters["base"], **options)
+    spectrum = spectrum_of(resolved)
     length = resolved.trained_length
     pairs = [
         _pair(float(w), float(v), float(divisor), length)

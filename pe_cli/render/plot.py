@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from pe_cli.extend.rotary import Stretch
+
 # What one looks at in each encoding; the others get heat maps and the likeness of their rows.
 PICTURES: dict[str, Callable[[View], list[Drawing]]] = {
     "sinusoidal": waves.sinusoidal,
@@ -86,6 +88,31 @@ def plot_extension(
         alike = {when: general.mean_cosines(run) for when, run in runs.items()}
         labels = ("distance in rows", "mean cosine")
         drawings.append(general.curves(alike, "likeness of rows by distance", labels=labels))
+    write(drawings, path, force=force)
+
+
+def plot_stretch(stretch: Stretch, path: str, force: bool) -> None:
+    """What `pe extend --scaling --plot` draws: wavelengths, and the score of a vector with itself by distance.
+
+    The score at distance d is the mean over the pairs of cos(d w): what q.k becomes where q and k are the same vector.
+    """
+    turns = {
+        when: 2 * np.pi / np.array(lengths)
+        for when, lengths in zip(("before", "after"), stretch.wavelengths(), strict=True)
+    }
+    places = np.unique(np.geomspace(1, stretch.length, 400).astype(np.int64)).astype(np.float64)
+    scores = {when: np.cos(places[:, None] * w).mean(axis=1) for when, w in turns.items()}
+    drawings = [
+        waves.wavelengths(turns["after"], stretch.original_len, "trained length", before=turns["before"]),
+        general.curves(
+            {"": turns["before"] / turns["after"]},
+            "how much longer each wavelength became",
+            labels=("pair", "times as long"),
+        ),
+        general.curves(
+            scores, "score of a vector with itself", labels=("distance in positions", "mean cosine"), x=places
+        ),
+    ]
     write(drawings, path, force=force)
 
 
