@@ -35,9 +35,9 @@ class SparseRows(NamedTuple):
         """The row of each stored value."""
         return np.repeat(np.arange(self.size), np.diff(self.starts))
 
-    def between(self) -> int:
-        """The number of stored values off the diagonal."""
-        return int(np.count_nonzero(self.row_numbers() != self.columns))
+    def between_nodes(self) -> NDArray[np.bool_]:
+        """Whether each stored value is off the diagonal."""
+        return np.asarray(self.row_numbers() != self.columns)
 
     def row_sums(self) -> NDArray[np.float64]:
         sums = np.bincount(self.row_numbers(), weights=self.values, minlength=self.size)
@@ -56,10 +56,12 @@ class SparseRows(NamedTuple):
         return sparse.csr_array(parts, shape=(self.size, self.size))
 
     def without_loops(self) -> SparseRows:
-        return self.only(self.row_numbers() != self.columns)
+        return self.only(self.between_nodes())
 
     def only(self, keep: NDArray[np.bool_]) -> SparseRows:
         """Those of the stored values that are to be kept."""
+        if keep.all():
+            return self
         return _rows(self.size, self.row_numbers()[keep], self.columns[keep], self.values[keep])
 
     def block(self, nodes: NDArray[np.int64], place: NDArray[np.int64]) -> SparseRows:
@@ -72,12 +74,19 @@ class SparseRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
-    """A graph: nodes 0..num_nodes-1 and edges from the first row of `edges` to the second.
+    """One graph, or several side by side: nodes 0..num_nodes-1 and edges from the first row of `edges` to the second.
+
+    >>> Graph(3, [[0, 1], [1, 2]])
+    Graph(3 nodes, 2 edges, undirected, sha256 ae69b9f1d2cd68f6)
 
     `directed` says whether the direction counts, `parallel` what several edges between two nodes come to, and
     `mirrored` that each edge goes both ways, also for what looks at directions.
     `node_ids` are the names of the nodes in the file, where they are not 0..num_nodes-1: integers or text.
     `notes` are sentences about how the file was understood.
+
+    `ptr` (graphs + 1,) says where each of several graphs begins, as in a batch of PyTorch Geometric: every encoding
+    encodes each by itself. `first` is the number of the first of them in the dataset that they come from, and `largest`
+    the number of nodes of the largest graph of that dataset, which integer types go by.
     """
 
     num_nodes: int
@@ -88,6 +97,9 @@ class Graph:
     node_ids: NDArray[np.int64] | tuple[str, ...] | None = None
     notes: tuple[str, ...] = field(default=())
     mirrored: bool = False
+    ptr: NDArray[np.int64] | None = None
+    first: int = 0
+    largest: int = 0
 
     def __post_init__(self) -> None:
         edges = np.asarray(self.edges, dtype=np.int64).reshape(2, -1)
@@ -103,14 +115,52 @@ class Graph:
                 raise PeError(f"{len(weights)} weights for {edges.shape[1]} edges")
             if not np.isfinite(weights).all():
                 raise PeError("a weight is not a finite number")
+        if self.ptr is not None:
+            ptr = np.asarray(self.ptr, dtype=np.int64).reshape(-1)
+            object.__setattr__(self, "ptr", ptr)
+            check_ptr(ptr, self.num_nodes)
+            which = self.graph_of
+            apart = np.flatnonzero(which[edges[0]] != which[edges[1]])
+            if apart.size:
+                i, j = edges[:, apart[0]]
+                raise PeError(
+                    f"edge {apart[0]} joins node {i} of graph {which[i]} and node {j} of graph {which[j]}"
+                )
+        if self.largest < (least := int(self.sizes.max(initial=0))):
+            object.__setattr__(self, "largest", least)
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"
-        return f"Graph({self.num_nodes} nodes, {self.num_edges} edges, {kind}, {fingerprint(self.edges, self.weights)})"
+        graphs = f"{self.num_graphs} graphs, " if self.several else ""
+        return f"Graph({graphs}{self.num_nodes} nodes, {self.num_edges} edges, {kind}, {fingerprint(self.edges, self.weights)})"
 
     @property
     def num_edges(self) -> int:
         return int(self.edges.shape[1])
+
+    @property
+    def several(self) -> bool:
+        """Whether these are the graphs of a dataset, be it one or none, rather than a graph."""
+        return self.ptr is not None
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """(graphs + 1,) where the nodes of each graph begin."""
+        return np.array([0, self.num_nodes]) if self.ptr is None else self.ptr
+
+    @property
+    def num_graphs(self) -> int:
+        return len(self.starts) - 1
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """(graphs,) the number of nodes of each graph."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def graph_of(self) -> NDArray[np.int64]:
+        """(n,) the number of each node's graph."""
+        return np.repeat(np.arange(self.num_graphs), self.sizes)
 
     @cached_property
     def arcs(self) -> SparseRows:
@@ -123,90 +173,137 @@ class Graph:
         return self._joined(source, target, self._values())
 
     @cached_property
-    def _reversed(self) -> SparseRows:
-        """The transpose of the edges as they are written."""
+    def _twice(self) -> NDArray[np.bool_]:
+        """(graphs,) whether there are edges between different nodes, each in both directions."""
         written = self._written
-        order = np.argsort(written.columns, kind="stable")
-        return _rows(
-            self.num_nodes, written.columns[order], written.row_numbers()[order], written.values[order]
-        )
+        rows, columns = written.row_numbers(), written.columns
+        other = rows != columns
+        there, back = rows * self.num_nodes + columns, columns * self.num_nodes + rows
+        if np.array_equal(there, np.sort(back)):
+            single = np.zeros(self.num_graphs, dtype=bool)
+        else:
+            place = np.minimum(np.searchsorted(there, back), len(there) - 1)
+            single = self._graphs_with(rows[there[place] != back])
+        return self._graphs_with(rows[other]) & ~single
 
-    @cached_property
-    def _twice(self) -> bool:
-        """Whether there are edges between different nodes, each in both directions."""
-        written, back = self._written, self._reversed
-        same = np.array_equal(written.starts, back.starts) and np.array_equal(written.columns, back.columns)
-        return same and written.between() > 0
+    def _graphs_with(self, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.bincount(self.graph_of[nodes], minlength=self.num_graphs) > 0
 
     @cached_property
     def both_directions(self) -> bool:
-        """Whether an undirected graph is written with each edge in both directions."""
-        return not self.directed and self._twice
+        """Whether an undirected graph (of several: all that have edges) is written with each edge in both directions."""
+        with_edges = self._graphs_with(self._written.row_numbers())
+        return not self.directed and bool(self._twice.any() and self._twice[with_edges].all())
 
     @cached_property
     def adjacency(self) -> SparseRows:
         """A_ij, the weight between i and j, symmetric where the graph is undirected.
 
-        A loop counts once, and so does an edge that is written in both directions, if all are; where its two weights
-        differ, it has their mean.
+        A loop counts once, and so does an edge that is written in both directions, if all of its graph are; where its
+        two weights differ, it has their mean.
         """
         return self.arcs if self.directed else self._undirected
 
     @cached_property
     def _undirected(self) -> SparseRows:
-        if self.parallel == "sum" and self._twice:
-            return self._mean
+        if self.parallel == "sum":
+            return self._both_ways(np.where(self._twice, 0.5, 1.0))
         source, target = self.edges.min(axis=0), self.edges.max(axis=0)
         half = self._joined(source, target, self._values())
         rows, other = half.row_numbers(), half.row_numbers() != half.columns
         both = np.concatenate([rows, half.columns[other]]), np.concatenate([half.columns, rows[other]])
         return coalesced(self.num_nodes, *both, np.concatenate([half.values, half.values[other]]))
 
-    @cached_property
-    def _mean(self) -> SparseRows:
-        """(A + A')/2 of the edges as they are written."""
-        written, back = self._written, self._reversed
-        if self._twice:
-            same = np.array_equal(written.values, back.values)
-            return written if same else written._replace(values=written.values / 2 + back.values / 2)
-        rows = np.concatenate([written.row_numbers(), back.row_numbers()])
-        columns = np.concatenate([written.columns, back.columns])
-        return coalesced(self.num_nodes, rows, columns, np.concatenate([written.values, back.values]) / 2)
+    def _both_ways(self, share: NDArray[np.float64]) -> SparseRows:
+        """share x (A + A') of the edges as they are written, loops once; `share` (graphs,)."""
+        written = self._written
+        if (
+            self.weights is None
+            and (share == 0.5).all()
+            and self._twice.all()
+            and (written.values == 1).all()
+        ):
+            return written
+        rows, columns = written.row_numbers(), written.columns
+        other = rows != columns
+        values = np.where(other, share[self.graph_of[rows]], 1.0) * written.values
+        return coalesced(
+            self.num_nodes,
+            np.concatenate([rows, columns[other]]),
+            np.concatenate([columns, rows[other]]),
+            np.concatenate([values, values[other]]),
+        )
 
     @cached_property
     def doubts(self) -> tuple[str, ...]:
         """What to say where the two directions of an undirected graph leave its weights in doubt."""
         if self.directed or self.parallel != "sum":
             return ()
-        if self._twice:
-            if np.array_equal(self._written.values, self._reversed.values):
-                return ()
-            return (
-                "edges are there in both directions, with different weights: each pair has the mean of its two; "
-                "--parallel first takes the first, --directed keeps both",
-            )
-        pairs = self._undirected.between() // 2
-        twice = self._written.between() - pairs
+        said: tuple[str, ...] = ()
+        written = self._written
+        if self._twice.any() and not (self.weights is None and (written.values == 1).all()):
+            back = coalesced(self.num_nodes, written.columns, written.row_numbers(), written.values)
+            if not np.array_equal(back.values, written.values):
+                said = (
+                    "edges are there in both directions, with different weights: each pair has the mean of its two; "
+                    "--parallel first takes the first, --directed keeps both",
+                )
+        one_way = ~self._twice[self.graph_of[written.row_numbers()]]
+        if not one_way.any():
+            return said
+        links = self._undirected
+        pairs = (
+            int(np.count_nonzero(links.between_nodes() & ~self._twice[self.graph_of[links.row_numbers()]]))
+            // 2
+        )
+        twice = int(np.count_nonzero(written.between_nodes() & one_way)) - pairs
         if twice <= 0:
-            return ()
-        verb = "is" if twice == 1 else "are"
-        which = f"{twice} of {pairs} edges {verb} also there the other way round"
-        return (f"{which}: their weights are summed; --parallel first takes one",)
+            return said
+        which = f"{twice} of {pairs} edges {'is' if twice == 1 else 'are'}"
+        if self.several:
+            which = "some edges of graphs that are not written in both directions are"
+        return (
+            *said,
+            f"{which} also there the other way round: their weights are summed; --parallel first takes one",
+        )
 
     @cached_property
     def symmetric(self) -> SparseRows:
         """The adjacency of an undirected graph; of a directed one the mean of both directions, (A + A')/2."""
         if not self.directed:
             return self.adjacency
-        return self.arcs if self.mirrored else self._mean
+        return self.arcs if self.mirrored else self._both_ways(np.full(self.num_graphs, 0.5))
+
+    def links(self) -> SparseRows:
+        """1 where there is an edge, whatever its weight; both ways where the graph is undirected."""
+        return self._least(np.ones(self.num_edges))
 
     def shortest_edges(self) -> SparseRows:
         """As `adjacency`, with the least of parallel weights in place of their sum."""
-        (source, target), values = self.edges, self._values()
+        return self._least(self._values())
+
+    def _least(self, values: NDArray[np.float64]) -> SparseRows:
+        source, target = self.edges
         if self.mirrored or not self.directed:
             source, target = np.concatenate([source, target]), np.concatenate([target, source])
             values = np.concatenate([values, values])
         return coalesced(self.num_nodes, source, target, values, np.minimum.reduceat)
+
+    def part(self, number: int) -> Graph:
+        """The graph of that number by itself."""
+        begin, end = self.starts[number : number + 2].tolist()
+        own = np.flatnonzero(self.graph_of[self.edges[0]] == number)
+        weights = None if self.weights is None else self.weights[own]
+        return Graph(
+            end - begin,
+            self.edges[:, own] - begin,
+            weights,
+            self.directed,
+            self.parallel,
+            mirrored=self.mirrored,
+            first=self.first + number,
+            largest=self.largest,
+        )
 
     def _values(self) -> NDArray[np.float64]:
         return np.ones(self.num_edges) if self.weights is None else self.weights
@@ -215,6 +312,12 @@ class Graph:
         self, source: NDArray[np.int64], target: NDArray[np.int64], values: NDArray[np.float64]
     ) -> SparseRows:
         return coalesced(self.num_nodes, source, target, values, JOINED[self.parallel])
+
+
+def check_ptr(ptr: NDArray[np.int64], num_nodes: int) -> None:
+    """An error for a `ptr` that does not divide the nodes into graphs."""
+    if not ptr.size or ptr[0] != 0 or ptr[-1] != num_nodes or (np.diff(ptr) < 0).any():
+        raise PeError(f"ptr must rise from 0 to the number of nodes, {num_nodes}")
 
 
 Reduce: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], NDArray[Any]]
@@ -228,15 +331,35 @@ def coalesced(
     values: NDArray[Any],
     reduce: Reduce = np.add.reduceat,
 ) -> SparseRows:
-    """The matrix with these entries, those of one place joined by `reduce` and zeros dropped."""
+    """The matrix with these entries, those of one place joined by `reduce` in their order, and zeros dropped."""
     if not rows.size:
         return _rows(size, rows, columns, values)
-    order = np.argsort(rows * size + columns, kind="stable") if size < 2**31 else np.lexsort((columns, rows))
-    rows, columns, values = rows[order], columns[order], values[order]
+    if size < 2**31:
+        place, order = _sorted(rows * size + columns, size * size)
+        rows, columns = np.divmod(place, size)
+    else:
+        order = np.lexsort((columns, rows))
+        rows, columns = rows[order], columns[order]
+    values = values[order]
     first = np.flatnonzero(np.concatenate([[True], (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])]))
     joined = reduce(values, first)
     keep = joined != 0
+    if len(first) == len(rows) and keep.all():
+        return _rows(size, rows, columns, joined)
     return _rows(size, rows[first][keep], columns[first][keep], joined[keep])
+
+
+def _sorted(keys: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The keys, which are below `limit`, in order, and the stable order that sorts them.
+
+    Where a key and its place fit into one number, sorting those is several times as fast as a stable argsort.
+    """
+    bits = len(keys).bit_length()
+    if limit.bit_length() + bits < 63:
+        both = np.sort(keys << bits | np.arange(len(keys)))
+        return both >> bits, both & (1 << bits) - 1
+    order = np.argsort(keys, kind="stable")
+    return keys[order], order
 
 
 def components(matrix: SparseRows) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.encodings.graph.members import PairTable
 from pe_cli.errors import PeError, parameter
 from pe_cli.memory import require_memory
 from pe_cli.signature import Tensors
@@ -21,7 +22,7 @@ MOST_NAMES = 1 << 25  # characters of node names that a file's header takes
 
 def require_nodes(graph: Graph, number: int, name: str = "k") -> None:
     """An error for a graph without nodes, fewer than one column, or more of them than memory holds."""
-    if not graph.num_nodes:
+    if not graph.num_nodes and not graph.several:
         raise PeError(f"the graph has no nodes; {parameter('num_nodes')} N gives it N isolated ones")
     if number < 1:
         raise PeError(f"{parameter(name)} {number}: give at least 1")
@@ -68,7 +69,14 @@ def in_space(times: Sequence[float], space_dim: int, name: str) -> NDArray[np.fl
 def of_nodes(
     graph: Graph, tensors: dict[str, NDArray[Any]], facts: dict[str, Any], warnings: tuple[str, ...]
 ) -> Tensors:
-    """The tables with the names of the nodes, the size of the graph, and what there is to say."""
+    """The tables with the names of the nodes, the size of the graph, and what there is to say.
+
+    Of several graphs `facts` are numbers that add up from block to block of a dataset.
+    """
+    if graph.several:
+        tensors["ptr"] = graph.starts
+        facts = {"graphs": graph.num_graphs, "nodes": graph.num_nodes, "edges": graph.num_edges, **facts}
+        return Tensors(tensors, facts, tuple(dict.fromkeys((*graph.notes, *warnings))))
     facts = {"nodes": graph.num_nodes, "edges": graph.num_edges, **facts}
     if graph.both_directions:
         facts["both_directions_stored"] = True
@@ -81,3 +89,18 @@ def of_nodes(
     elif graph.node_ids is not None:
         tensors["node_ids"] = graph.node_ids
     return Tensors(tensors, facts, (*graph.notes, *warnings))
+
+
+def of_pairs(
+    graph: Graph,
+    name: str,
+    table: PairTable,
+    facts: dict[str, Any],
+    warnings: tuple[str, ...],
+) -> Tensors:
+    """A table of all pairs: (n, n, …) of one graph, (pairs, …) of several, with pair_ptr (graphs + 1,)."""
+    values = table.values
+    if not graph.several:
+        n = graph.num_nodes
+        return of_nodes(graph, {name: values.reshape(n, n, *values.shape[1:])}, facts, warnings)
+    return of_nodes(graph, {name: values, "pair_ptr": table.starts}, facts, warnings)

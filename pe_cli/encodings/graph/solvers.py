@@ -10,7 +10,7 @@ eigenvalue with perfect residuals: a second run, with what was found deflated, l
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -20,11 +20,14 @@ from numpy.typing import NDArray
 from pe_cli.errors import PeError, parameter
 from pe_cli.memory import require_memory
 from pe_cli.progress import step
-from pe_cli.structures.graph import SparseRows, coalesced, need_scipy
+from pe_cli.structures.graph import Graph, SparseRows, coalesced, need_scipy
 
+Reals: TypeAlias = NDArray[np.float64]
 Vectors: TypeAlias = NDArray[Any]  # (n, r) float64, or complex128 for a magnetic Laplacian
 Apply: TypeAlias = Callable[[Vectors], Vectors]
-ToValue: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+ToValue: TypeAlias = Callable[[Reals], Reals]
+
+EPS = float(np.finfo(np.float64).eps)
 
 CG_TOLERANCE, MOST_CG = 1e-13, 1000
 SHIFT = 1e-6  # of the bound, where no null vector is known
@@ -38,6 +41,7 @@ class Hermitian:
     off: SparseRows  # values float64 or complex128
     bound: float
     null: NDArray[np.float64] | None = None
+    combinatorial: bool = False  # D - A, whose eigenvalues are sums over edges
 
     @property
     def size(self) -> int:
@@ -167,22 +171,30 @@ Isolated: TypeAlias = Literal["zero", "one"]
 def laplacian_matrix(adjacency: SparseRows, combinatorial: bool, isolated: Isolated) -> Hermitian:
     """D - A, or I - D^-½ A D^-½, of a symmetric A without loops, with its null vector on every component."""
     degree = adjacency.row_sums()
-    alone = degree == 0
+    lone = alone(adjacency)
     rows = adjacency.row_numbers()
     if combinatorial:
         bound = float((degree[rows] + degree[adjacency.columns]).max(initial=0.0))
         null = np.ones(adjacency.size)
-        return Hermitian(degree, adjacency._replace(values=-adjacency.values), bound, null)
+        return Hermitian(degree, adjacency._replace(values=-adjacency.values), bound, null, True)
     root = np.sqrt(degree)
     off = adjacency._replace(values=-adjacency.values / root[rows] / root[adjacency.columns])
     own = 1.0 if isolated == "one" else 0.0
-    return Hermitian(np.where(alone, own, 1.0), off, 2.0, np.where(alone, 1 - own, root))
+    return Hermitian(np.where(lone, own, 1.0), off, 2.0, np.where(lone, 1 - own, root))
+
+
+def alone(adjacency: SparseRows) -> NDArray[np.bool_]:
+    """(n,) whether a node has no edge to another."""
+    return np.asarray(np.diff(adjacency.starts) == 0)
 
 
 def magnetic_matrix(
-    arcs: SparseRows, turn: float, combinatorial: bool, unit: bool, isolated: Isolated
+    arcs: SparseRows, turn: Reals, combinatorial: bool, unit: bool, isolated: Isolated
 ) -> Hermitian:
-    """D - A_s ∘ exp(2 pi i turn (A - A')), or I less the normalised second term, for the arcs A without loops."""
+    """D - A_s ∘ exp(2 pi i turn (A - A')), or I less the normalised second term, for the arcs A without loops.
+
+    `turn` (n,) is the potential in the graph of each node.
+    """
     rows, columns = arcs.row_numbers(), arcs.columns
     values = np.ones(len(columns)) if unit else arcs.values
     # real part: the undirected weight; imaginary part: the flow from i to j less that from j to i
@@ -195,8 +207,9 @@ def magnetic_matrix(
     weight, flow = pair.values.real, pair.values.imag
     if unit:
         weight = np.ones(len(weight))
-    hermitian = pair._replace(values=-weight * np.exp(2j * np.pi * turn * flow))
     between = pair.row_numbers()
+    angle = 2 * np.pi * turn[between] * flow
+    hermitian = pair._replace(values=-weight * (np.cos(angle) + 1j * np.sin(angle)))
     degree = pair._replace(values=weight).row_sums()
     if combinatorial:
         bound = float((degree[between] + degree[pair.columns]).max(initial=0.0))
@@ -207,19 +220,19 @@ def magnetic_matrix(
     return Hermitian(np.where(degree == 0, own, 1.0), scaled, 2.0)
 
 
-def one_way_pairs(arcs: SparseRows) -> int:
-    """The number of pairs with an edge in one direction only."""
+def one_way_pairs(arcs: SparseRows, graph: Graph) -> NDArray[np.int64]:
+    """(graphs,) the number of pairs with an edge in one direction only."""
     rows = arcs.row_numbers()
     low, high = np.minimum(rows, arcs.columns), np.maximum(rows, arcs.columns)
-    pairs = len(coalesced(arcs.size, low, high, np.ones(len(low))).columns)
-    return 2 * pairs - len(rows)
+    pairs = coalesced(arcs.size, low, high, np.ones(len(low)))
+    one_way = pairs.row_numbers()[pairs.values == 1]
+    return np.bincount(graph.graph_of[one_way], minlength=graph.num_graphs)
 
 
 Solver: TypeAlias = Literal["auto", "dense", "lanczos", "shift-invert", "cg"]
 
 WHOLE = 1000  # nodes up to which all eigenpairs are computed, which shows every multiplicity
 DENSE = 2000  # nodes up to which a dense solver is used
-BATCH = 1 << 22  # numbers in a stack of small matrices that are solved at once
 PEELINGS = 50  # rounds of taking leaves off before the width of a graph is measured
 WIDEST = 3000  # width of a separator whose factor, about width^2 numbers, takes at most some seconds
 EXTRA = 4  # eigenpairs beyond those wanted, cheap with shift-invert, that speed up convergence
@@ -227,7 +240,11 @@ HUBS = 15  # times the mean degree, from which bound - L converges too slowly
 # relative to the largest eigenvalue of the operator
 TOLERANCE = {"shift-invert": 0.0, "lanczos": 1e-11, "cg": 1e-11}
 MOST_RESTARTS = {"shift-invert": 300, "lanczos": 400, "cg": 100}
-RELATIVE_TIE, ABSOLUTE_TIE = 1e-9, 1e-13  # eigenvalues this near are copies of one
+# Eigenvalues are copies of one where a solver cannot tell them apart: relative to the norm, and of iterative ones.
+TIE, RELATIVE_TIE = 2e-13, 1e-9
+SEPARATE = 1e-9  # of the norm: below it an eigenvalue may be mixed with the null vector's
+SPREAD = 1e4  # of the weights of a component, from which eigenvalues are made from the incidence matrix
+MOST_INCIDENCE = 10**10  # operations of that
 
 
 class Eigenpairs(NamedTuple):
@@ -240,7 +257,7 @@ class Eigenpairs(NamedTuple):
 
 
 def smallest(matrix: Hermitian, count: int, solver: Solver = "auto") -> Eigenpairs:
-    """The `count` smallest eigenpairs of `matrix` beside its null vector, or all, where they come for free."""
+    """The `count` smallest eigenpairs of `matrix` beside its null vector; of a dense solver all that it computes."""
     there_are = matrix.size - (matrix.null is not None)
     if solver == "auto":
         solver = _chosen(matrix)
@@ -258,55 +275,87 @@ def smallest(matrix: Hermitian, count: int, solver: Solver = "auto") -> Eigenpai
     return Eigenpairs(*found, solver, False)
 
 
-def small_spectra(
-    matrix: Hermitian, nodes: NDArray[np.int64], place: NDArray[np.int64]
-) -> Iterator[tuple[NDArray[np.float64], Vectors]]:
-    """All eigenpairs of many components of one size, null vectors left out.
-
-    `nodes` (b, size) are theirs, `place` (n,) is the place of each node in its component.
-    """
-    count, size = nodes.shape
-    at_once = max(1, BATCH // (size * size))
-    for start in range(0, count, at_once):
-        part = nodes[start : start + at_once]
-        stack = np.zeros((len(part), size, size), dtype=matrix.dtype)
-        inner = matrix.off.block(part.ravel(), place)
-        item = inner.row_numbers()
-        stack[item // size, item % size, inner.columns] = inner.values
-        stack[:, np.arange(size), np.arange(size)] = matrix.diagonal[part]
-        if matrix.null is not None:
-            null = matrix.null[part]
-            null = null / np.linalg.norm(null, axis=1, keepdims=True)
-            stack += 3 * matrix.bound * null[:, :, None] * null[:, None, :]
-        values, vectors = np.linalg.eigh(stack)
-        keep = size - (matrix.null is not None)
-        step("components", start + len(part), count)
-        yield from zip(values[:, :keep], vectors[:, :, :keep], strict=True)
-
-
-def ties(values: NDArray[np.float64], bound: float) -> NDArray[np.int64]:
-    """(r,) the number of the eigenspace of each of the ascending eigenvalues."""
-    near = RELATIVE_TIE * np.abs(values[1:]) + ABSOLUTE_TIE * bound
-    return np.concatenate([[0], np.cumsum(np.diff(values) > near)]).astype(np.int64)[: len(values)]
-
-
-def canonical_basis(vectors: Vectors, count: int) -> Vectors:
-    """(n, count) an orthonormal basis of the space of `vectors` (n, m) that depends on the space alone.
+def canonical_basis(spaces: Vectors, count: int) -> Vectors:
+    """(f, n, count) an orthonormal basis of each space `spaces` (f, n, m) that depends on the space alone.
 
     Each column is the projection of one unit vector, made orthogonal to the columns before: that of the node
     which is nearest to the space, the first where several are. The entry of that node is real, positive and,
     of its column, the largest.
     """
-    rest = vectors.copy()
-    weight = np.einsum("ij,ij->i", rest, rest.conj()).real
-    basis = np.empty((len(vectors), count), dtype=vectors.dtype)
+    rest, item = spaces.copy(), np.arange(len(spaces))
+    weight = np.einsum("fij,fij->fi", rest, rest.conj()).real
+    basis = np.empty((*spaces.shape[:2], count), dtype=spaces.dtype)
     for column in range(count):
-        node = int(np.argmax(weight >= weight.max() * (1 - 1e-6)))
-        direction = rest[node].conj() / np.linalg.norm(rest[node])
-        basis[:, column] = rest @ direction
-        rest -= np.outer(basis[:, column], direction.conj())
-        weight -= np.abs(basis[:, column]) ** 2
+        node = np.argmax(weight >= weight.max(axis=1, keepdims=True) * (1 - 1e-6), axis=1)
+        direction = rest[item, node].conj()
+        length = np.linalg.norm(direction, axis=1, keepdims=True)
+        direction = np.divide(direction, length, out=np.zeros_like(direction), where=length > 0)
+        basis[:, :, column] = np.einsum("fim,fm->fi", rest, direction)
+        if column + 1 < count:
+            rest -= basis[:, :, column, None] * direction.conj()[:, None, :]
+            weight -= np.abs(basis[:, :, column]) ** 2
     return basis
+
+
+def part_from_null_vector(matrices: Vectors, null: Reals, values: Reals, vectors: Vectors) -> None:
+    """Make the null vectors (b, n) the first columns of all eigenpairs of `matrices` (b, n, n).
+
+    A solver has them there, but for matrices whose next eigenvalue is as good as zero: from these the null vector is
+    moved to the top of the spectrum before they are solved again.
+    """
+    bound = 2 * np.abs(np.diagonal(matrices, axis1=1, axis2=2)).max(axis=1)
+    for item in np.flatnonzero(values[:, 1] < SEPARATE * bound):
+        unit = null[item] / np.linalg.norm(null[item])
+        moved = matrices[item] + 3 * bound[item] * np.outer(unit, unit)
+        found, columns = np.linalg.eigh(moved)
+        values[item, 1:], vectors[item, :, 1:] = found[:-1], columns[:, :-1]
+        vectors[item, :, 0] = unit
+    values[:, 0] = 0
+
+
+def spread_weights(matrices: Vectors) -> NDArray[np.bool_]:
+    """(b,) whether the weights of D - A (b, n, n) are too far apart for the small eigenvalues to survive a dense solver."""
+    weights = -matrices * ~np.eye(matrices.shape[1], dtype=bool)
+    least = np.where(weights > 0, weights, np.inf).min(axis=(1, 2))
+    return np.asarray(weights.max(axis=(1, 2)) > SPREAD * least)
+
+
+def by_incidence(matrix: Vectors) -> tuple[Reals, Vectors, Reals] | None:
+    """The eigenpairs of D - A from the singular values of its incidence matrix, columns sqrt(w) (e_i - e_j).
+
+    With how far each eigenvalue may be off. Squares of singular values keep the digits of small eigenvalues beside large
+    ones, which those of the product have lost. None where it would take too long.
+    """
+    n = len(matrix)
+    row, column = np.nonzero(np.triu(matrix, 1))
+    if n * n * len(row) > MOST_INCIDENCE:
+        return None
+    incidence, edge, root = np.zeros((n, len(row))), np.arange(len(row)), np.sqrt(-matrix[row, column])
+    incidence[row, edge], incidence[column, edge] = root, -root
+    vectors, singular, _ = np.linalg.svd(incidence, full_matrices=False)
+    vectors, singular = vectors[:, : n - 1][:, ::-1], singular[: n - 1][::-1]
+    doubt = 1e-12 * singular**2 + 1e-14 * singular * singular[-1]
+    null = np.full((n, 1), n**-0.5)
+    return (
+        np.concatenate([[0.0], singular**2]),
+        np.concatenate([null, vectors], axis=1),
+        np.concatenate([[0.0], doubt]),
+    )
+
+
+def edge_sums(matrices: Vectors, member: NDArray[np.int64], rows: Vectors) -> Reals:
+    """(f,) x' (D - A) x as the sum of w (x_i - x_j)^2 over edges, for unit vectors x (f, n) of the matrices `member` (f,).
+
+    No digit is lost to weights that are far larger than the result.
+    """
+    item, row, column = np.nonzero(np.triu(matrices, 1))
+    starts = np.searchsorted(item, np.arange(len(matrices) + 1))
+    counts = np.diff(starts)[member]
+    which = np.repeat(np.arange(len(member)), counts)
+    edge = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts - starts[member], counts)
+    row, column, weight = row[edge], column[edge], -matrices[item, row, column][edge]
+    terms = weight * (rows[which, row] - rows[which, column]) ** 2
+    return np.bincount(which, weights=terms, minlength=len(member)).astype(np.float64, copy=False)
 
 
 def _chosen(matrix: Hermitian) -> Solver:
@@ -326,19 +375,23 @@ def _dense(matrix: Hermitian, count: int) -> Eigenpairs:
         f"a dense solver for {n} nodes",
         f"leave out {parameter('solver')} dense",
     )
-    full = matrix.dense()
-    keep = n - (matrix.null is not None)
-    if matrix.null is not None:
-        full += 3 * matrix.bound * np.outer(matrix.null, matrix.null)
-    complete = n <= WHOLE or n > DENSE or count >= keep or not _has_scipy()
+    skipped = int(matrix.null is not None)
+    complete = n <= WHOLE or n > DENSE or count >= n - skipped or not _has_scipy()
     if complete:
+        full = matrix.dense()
         values, vectors = np.linalg.eigh(full)
-        values, vectors = values[:keep], vectors[:, :keep]
     else:
         from scipy.linalg import eigh
 
-        values, vectors = eigh(full, subset_by_index=[0, count - 1], overwrite_a=True)
-    return Eigenpairs(values, vectors, "dense", complete)
+        values, vectors = eigh(matrix.dense(), subset_by_index=[0, count + skipped - 1])
+    if matrix.null is not None:
+        if complete:
+            part_from_null_vector(full[None], matrix.null[None], values[None], vectors[None])
+        elif values[1] < SEPARATE * matrix.bound:
+            moved = matrix.dense() + 3 * matrix.bound * np.outer(matrix.null, matrix.null)
+            values, vectors = eigh(moved, subset_by_index=[0, count - 1])
+            skipped = 0
+    return Eigenpairs(values[skipped:], vectors[:, skipped:], "dense", complete)
 
 
 def _has_scipy() -> bool:
@@ -368,7 +421,7 @@ def _iterative(matrix: Hermitian, count: int, solver: Solver) -> tuple[NDArray[n
             limit = values[min(count, len(values)) - 1]
             rest = deflated(apply, vectors)
             probe, _ = _largest(rest, matrix, 1, 24, start(attempt), solver, rough=True)
-            if to_value(probe)[0] >= limit - RELATIVE_TIE * 10 * abs(limit) - ABSOLUTE_TIE * matrix.bound:
+            if to_value(probe)[0] >= limit - RELATIVE_TIE * 10 * abs(limit) - TIE * matrix.bound:
                 break
             missing = min(2 ** (attempt - 1), 16, n - vectors.shape[1] - 2)
             _, extra = _largest(rest, matrix, missing, 24 + 2 * missing, start(attempt), solver)

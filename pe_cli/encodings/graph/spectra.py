@@ -1,299 +1,428 @@
 """From a Hermitian matrix over a graph to the columns of a spectral encoding.
 
-Each connected component is solved by itself: the spectrum of a graph is the union of those of its components,
-each of which has exactly one null vector, known beforehand. So no number of components leads a solver astray.
+Each connected component is solved by itself: the spectrum of a graph is the union of those of its components, each of
+which has exactly one null vector, known beforehand. So no number of components leads a solver astray, and a heavy
+component does not spoil the digits of another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.graph import solvers
-from pe_cli.encodings.graph.solvers import Hermitian, Solver, Vectors
+from pe_cli.encodings.graph.members import Members, Stack
+from pe_cli.encodings.graph.refine import refined
+from pe_cli.encodings.graph.solvers import EPS, Hermitian, Reals, Solver, Vectors, canonical_basis
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.memory import require_memory
-from pe_cli.structures.graph import components
+from pe_cli.structures import Graph
 
 Multiplet: TypeAlias = Literal["warn", "extend", "error"]
+Order: TypeAlias = NDArray[np.int64]
+# Columns (f, s) of unit length, their eigenvalues (f,) and nodes (f, s) to columns in the scale that is asked for.
+Finish: TypeAlias = Callable[[Vectors, Reals, Order], Vectors]
 
 MOST_WHOLE = 6000  # nodes of a component up to which all eigenpairs are computed if need be
-SMALL = 64  # nodes up to which components of one size are solved together
+SMALL = 64  # nodes up to which a component is solved whole, whatever solver is asked for
+ROUND = 8  # times eps / gap: by so much may an entry differ from one processor to another
+NOISE, SPACE_NOISE = (
+    64,
+    4096,
+)  # times eps / gap: entries below are 0, in a single column or in a basis of an eigenspace
+NEAR = 1e-12  # eps / gap above which columns are always refined
 
 
 @dataclass
-class Piece:
-    """A connected component with its smallest eigenpairs, the null vector left out; ascending."""
+class Solved:
+    """The smallest eigenpairs of components of one size, null vectors left out; ascending.
 
-    nodes: NDArray[np.int64]
-    values: NDArray[np.float64]
+    Column `skipped + j` of `vectors` (b, s, r) belongs to `values` (b, j). Where these are all eigenvectors, `matrices`
+    are what they were made from. `doubt` (b, j) is how far an eigenvalue may be off, `gap_unit` (b,) eps times the norm.
+    """
+
+    stack: Stack
+    values: Reals
     vectors: Vectors
+    skipped: int
+    doubt: Reals
+    gap_unit: Reals
+    matrices: Vectors | None
     complete: bool = True
 
 
-class ChosenColumns(NamedTuple):
-    """Chosen eigenpairs: values (K,), vectors (n, K), the size of each eigenspace, how many columns are cut off."""
+class Columns(NamedTuple):
+    """The columns of an encoding, with what there is to say about them.
 
-    values: NDArray[np.float64]
+    `values` (graphs, K), `vectors` (n, K) and `found` (graphs,), the number of columns that there are. `multiplicities`
+    are the sizes of the eigenspaces of a single graph, `cut` (graphs,) how many dimensions of the last one are left out.
+    """
+
+    values: Reals
     vectors: Vectors
+    found: NDArray[np.int64]
     multiplicities: list[int]
-    cut: int
-
-
-class SpectralColumns(NamedTuple):
-    """The columns of an encoding with what there is to say about them."""
-
-    values: NDArray[np.float64]
-    vectors: Vectors
-    multiplicities: list[int]
-    warnings: tuple[str, ...]
+    cut: NDArray[np.int64]
+    open_end: bool
     residual: float
 
 
 class Spectra:
     """The components of a Hermitian matrix and their smallest eigenpairs."""
 
-    def __init__(self, matrix: Hermitian, count: int, solver: Solver) -> None:
-        self.matrix = matrix
-        self.labels = components(matrix.off)
-        self.sizes = np.bincount(self.labels)
-        self.solvers: set[str] = set()
-        self.count = count
-        self._order = np.argsort(self.labels, kind="stable")
-        self._starts = np.concatenate([[0], np.cumsum(self.sizes)])
-        self._place = np.empty(matrix.size, dtype=np.int64)
-        self._place[self._order] = np.arange(matrix.size) - self._starts[self.labels[self._order]]
-        held = 2 * matrix.dtype.itemsize * int(np.minimum(self.sizes, count + SMALL) @ self.sizes)
+    def __init__(
+        self, graph: Graph, matrix: Hermitian, count: int, solver: Solver, *, each: bool = False
+    ) -> None:
+        self.matrix, self.count, self.solver, self._graph = matrix, count, solver, graph
+        self.members = Members(matrix.off)
+        sizes = self.members.sizes
+        self.groups = (
+            np.arange(len(sizes)) if each else graph.graph_of[self.members.first_nodes]
+        )  # of each component: its graph, or itself
+        self.group_count = len(sizes) if each else graph.num_graphs
+        held = 2 * matrix.dtype.itemsize * int(np.minimum(sizes, count + SMALL) @ sizes)
         require_memory(
             held, f"{count} eigenvectors of {matrix.size} nodes", f"use a smaller {parameter('k')}"
         )
-        self.pieces = self._solved(count, solver)
+        self.solvers: set[str] = set()
+        most = solvers.WHOLE if solver in ("auto", "dense") else SMALL
+        self.solved = [self._stack(stack) for stack in self.members.stacks(most, "components")]
+        self.solved += [self._large(stack) for stack in self.members.larger(most)]
 
-    def nodes(self, component: int) -> NDArray[np.int64]:
-        return self._order[self._starts[component] : self._starts[component + 1]]
-
-    def null_vector(self, component: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        assert self.matrix.null is not None
-        nodes = self.nodes(component)
-        part = self.matrix.null[nodes]
-        return nodes, part / np.linalg.norm(part)
-
-    def with_null_vector(self) -> NDArray[np.int64]:
+    def with_null_vector(self) -> Order:
         """The components that have a null vector, in order."""
         assert self.matrix.null is not None
-        return np.flatnonzero(self.matrix.null[self._order[self._starts[:-1]]])
+        return np.flatnonzero(self.matrix.null[self.members.first_nodes])
 
-    def _solved(self, count: int, solver: Solver) -> dict[int, Piece]:
-        pieces: dict[int, Piece] = {}
-        for size in np.unique(self.sizes[(self.sizes > 1) & (self.sizes <= SMALL)]):
-            chosen = np.flatnonzero(self.sizes == size)
-            nodes = self._order[self._starts[chosen][:, None] + np.arange(size)]
-            for component, members, found in zip(
-                chosen, nodes, solvers.small_spectra(self.matrix, nodes, self._place), strict=True
-            ):
-                pieces[int(component)] = Piece(members, *found)
-            self.solvers.add("dense")
-        for component in np.flatnonzero(self.sizes > SMALL).tolist():
-            nodes = self.nodes(component)
-            part = self._part(nodes, component)
-            solution = solvers.smallest(part, count, solver)
-            pieces[component] = Piece(nodes, solution.values, solution.vectors, solution.complete)
-            self.solvers.add(solution.solver)
-        return pieces
+    def _stack(self, stack: Stack) -> Solved:
+        nodes, size = stack.nodes, stack.size
+        diagonal = self.matrix.diagonal[nodes]
+        null = None if self.matrix.null is None else self.matrix.null[nodes]
+        skipped = int(null is not None and bool(null[0, 0]))
+        unit = EPS * (2 * np.abs(diagonal).max(axis=1))
+        if size == 1:
+            one = np.ones((len(nodes), 1, 1), dtype=self.matrix.dtype)
+            values = diagonal[:, skipped:]
+            return Solved(stack, values, one, skipped, np.zeros_like(values), unit, None)
+        self.solvers.add("dense")
+        matrices = self.members.dense(self.matrix.off, nodes)
+        matrices[:, np.arange(size), np.arange(size)] = diagonal
+        values, vectors = np.linalg.eigh(matrices)
+        if null is not None:
+            solvers.part_from_null_vector(matrices, null, values, vectors)
+        doubt = np.repeat(solvers.TIE * unit[:, None] / EPS, size, axis=1)
+        if self.matrix.combinatorial:
+            for item in np.flatnonzero(solvers.spread_weights(matrices)):
+                found = solvers.by_incidence(matrices[item])
+                if found is not None:
+                    values[item], vectors[item], doubt[item] = found
+        return Solved(stack, values[:, skipped:], vectors, skipped, doubt[:, skipped:], unit, matrices)
 
-    def _part(self, nodes: NDArray[np.int64], component: int) -> Hermitian:
-        matrix = self.matrix
-        off = matrix.off if len(nodes) == matrix.size else matrix.off.block(nodes, self._place)
-        null = None if matrix.null is None else self.null_vector(component)[1]
-        return Hermitian(matrix.diagonal[nodes], off, matrix.bound, null)
-
-    def chosen(self, wanted: int, multiplet: Multiplet, component: int | None = None) -> ChosenColumns:
-        """The `wanted` smallest eigenpairs beside the null vectors, of the whole graph or of one component."""
-        candidates = self._candidates(wanted, component)
-        rows = self.matrix.size if component is None else int(self.sizes[component])
-        vectors = np.zeros((rows, 0), dtype=self.matrix.dtype)
-        if not candidates or not wanted:
-            return ChosenColumns(np.zeros(0), vectors, [], 0)
-        values = np.concatenate([piece.values for piece in candidates])
-        owner = np.repeat(np.arange(len(candidates)), [len(piece.values) for piece in candidates])
-        by_value = np.argsort(values, kind="stable")
-        space = np.empty(len(values), dtype=np.int64)
-        space[by_value] = solvers.ties(values[by_value], self.matrix.bound)
-        order = np.lexsort((np.arange(len(values)), owner, space))
-        last = space[order[min(wanted, len(order)) - 1]]
-        whole = int(np.count_nonzero(space <= last))
-        cut = max(0, whole - wanted)
-        if cut and multiplet == "error":
-            raise PeError(
-                f"{parameter('k')} {wanted} cuts an eigenspace: {counted(cut, 'more column shares', 'more columns share')} the last eigenvalue; {parameter('multiplet')} extend"
-            )
-        order = order[: whole if multiplet == "extend" else wanted]
-        vectors = np.zeros((rows, len(order)), dtype=self.matrix.dtype)
-        self._fill(vectors, candidates, owner, space, order)
-        sizes = np.bincount(space)[np.unique(space[order])].tolist()
-        return ChosenColumns(values[order], vectors, sizes, 0 if multiplet == "extend" else cut)
-
-    def _candidates(self, wanted: int, component: int | None) -> list[Piece]:
-        """The components that take part; single nodes too, where they have an eigenvector beside a null vector."""
-        members = (
-            sorted(self.pieces) if component is None else [component] if component in self.pieces else []
+    def _large(self, stack: Stack) -> Solved:
+        nodes = stack.nodes[0]
+        null = None if self.matrix.null is None else self.matrix.null[nodes]
+        if null is not None:
+            null = null / np.linalg.norm(null)
+        diagonal = self.matrix.diagonal[nodes]
+        bound = min(self.matrix.bound, 2 * float(np.abs(diagonal).max()))
+        part = Hermitian(
+            diagonal, self.members.block(self.matrix.off, nodes), bound, null, self.matrix.combinatorial
         )
-        alone = np.flatnonzero(self.sizes == 1) if component is None else np.array([component])
-        nodes = self._order[self._starts[alone[self.sizes[alone] == 1]]]
-        if self.matrix.null is not None:
-            nodes = nodes[self.matrix.null[nodes] == 0]
-        one = np.ones((1, 1), dtype=self.matrix.dtype)
-        # beyond wanted + 1 of them there is only more of the same
-        single = [Piece(node[None], self.matrix.diagonal[node][None], one) for node in nodes[: wanted + 1]]
-        return [*(self.pieces[member] for member in members), *single]
-
-    def _fill(
-        self,
-        vectors: Vectors,
-        candidates: list[Piece],
-        owner: NDArray[np.int64],
-        space: NDArray[np.int64],
-        order: NDArray[np.int64],
-    ) -> None:
-        """Write the basis of each eigenspace: the part of each component by itself, in the order of `order`."""
-        first = np.concatenate([[0], np.cumsum(np.bincount(owner))])
-        column = 0
-        while column < len(order):
-            member, which = owner[order[column]], space[order[column]]
-            piece = candidates[member]
-            own = np.flatnonzero(space[first[member] : first[member + 1]] == which)
-            taken = int(np.count_nonzero((space[order] == which) & (owner[order] == member)))
-            rows = piece.nodes if len(vectors) == self.matrix.size else slice(None)
-            vectors[rows, column : column + taken] = solvers.canonical_basis(piece.vectors[:, own], taken)
-            column += taken
-
-
-def of_all(
-    matrix: Hermitian,
-    solved: Spectra,
-    k: int,
-    trivial: NDArray[np.int64],
-    multiplet: Multiplet,
-    solver: Solver,
-) -> SpectralColumns:
-    """The null vectors of the components `trivial`, then the smallest other eigenpairs of the whole graph; k in all."""
-    wanted = k - len(trivial)
-    columns = solved.chosen(wanted, multiplet)
-    if multiplet == "extend" and _goes_on(solved, columns):
-        solved, columns = _extended(matrix, solved, wanted, solver)
-    vectors = np.zeros((matrix.size, len(trivial) + columns.vectors.shape[1]), dtype=matrix.dtype)
-    for column, component in enumerate(trivial):
-        nodes, null = solved.null_vector(int(component))
-        vectors[nodes, column] = null
-    vectors[:, len(trivial) :] = columns.vectors
-    warnings: tuple[str, ...] = ()
-    if columns.cut:
-        least = "at least " if _goes_on(solved, columns) else ""
-        warnings = (
-            f"k cuts an eigenspace: {least}{counted(columns.cut, 'more column shares', 'more columns share')} the eigenvalue "
-            f"{columns.values[-1]:.6g}; --multiplet extend takes them all",
+        pairs = solvers.smallest(part, self.count, self.solver)
+        self.solvers.add(pairs.solver)
+        doubt = solvers.RELATIVE_TIE * np.abs(pairs.values) + solvers.TIE * bound
+        return Solved(
+            stack,
+            pairs.values[None],
+            pairs.vectors[None],
+            0,
+            doubt[None],
+            np.array([EPS * bound]),
+            None,
+            pairs.complete,
         )
-    values = np.concatenate([np.zeros(len(trivial)), columns.values])
-    sizes = ([len(solved.with_null_vector())] if len(trivial) else []) + columns.multiplicities
-    return SpectralColumns(values, vectors, sizes, warnings, residual(matrix, vectors, values))
+
+    def columns(self, k: int, trivial: Order, multiplet: Multiplet, finish: Finish | None = None) -> Columns:
+        """The null vectors of the components `trivial`, then the smallest other eigenpairs; k in all of each graph."""
+        rank = _ranks(self.groups[trivial])
+        trivial, rank = trivial[rank < k], rank[rank < k]
+        before = np.bincount(self.groups[trivial], minlength=self.group_count)
+        choice = _Choice(self, k - before, multiplet)
+        found = before + choice.taken
+        width = max(k, int(found.max(initial=0))) if multiplet == "extend" else k
+        values = np.zeros((self.group_count, width))
+        vectors = np.zeros((self.matrix.size, width), dtype=self.matrix.dtype)
+        for component, place in zip(trivial.tolist(), rank.tolist(), strict=True):
+            nodes = self.members.nodes(component)
+            assert self.matrix.null is not None
+            unit = (self.matrix.null[nodes] / np.linalg.norm(self.matrix.null[nodes]))[None]
+            vectors[nodes, place] = (finish(unit, np.zeros(1), nodes[None]) if finish else unit)[0]
+        miss = 0.0
+        for own in choice.by_stack(before):
+            rows, exact = own.rows(finish, self.matrix.combinatorial)
+            nodes = own.solved.stack.nodes[own.member]
+            if not self._graph.several:
+                miss = max(miss, self._residual(nodes, rows, exact))
+            vectors[nodes, own.rank[:, None]] = finish(rows, exact, nodes) if finish else rows
+            values[own.group, own.rank] = exact
+        return Columns(
+            values,
+            vectors,
+            found,
+            choice.multiplicities(trivial.size > 0, self),
+            choice.cut,
+            choice.open_end,
+            miss / (self.matrix.bound or 1.0),
+        )
+
+    def _residual(self, nodes: Order, rows: Vectors, values: Reals) -> float:
+        """The largest norm of L v - λ v."""
+        misses = [0.0]
+        for own, row, value in zip(nodes, rows, values.tolist(), strict=True):
+            vector = np.zeros(self.matrix.size, dtype=rows.dtype)
+            vector[own] = row
+            misses.append(float(np.linalg.norm(self.matrix.apply(vector) - value * vector)))
+        return max(misses)
 
 
-Finish: TypeAlias = Callable[[Vectors, NDArray[np.float64], NDArray[np.int64]], Vectors]
+class _Choice:
+    """Which eigenpairs of which components are the smallest of each graph.
 
-
-def of_each(
-    solved: Spectra,
-    k: int,
-    trivial: NDArray[np.int64],
-    multiplet: Multiplet,
-    finish: Finish,
-    missing: float | None,
-) -> SpectralColumns:
-    """The k smallest eigenpairs of each component: values (components, k) and vectors (n, k).
-
-    `missing` fills the columns of components that have fewer; None makes them an error.
+    Candidates are sorted by graph, by eigenspace, and within that by component: an eigenspace of a graph is the sum of
+    those of its components, and each keeps its own.
     """
-    if multiplet == "extend":
-        raise PeError(
-            f"{parameter('components')} each has k columns for every component: {parameter('multiplet')} extend does not fit"
+
+    def __init__(self, spectra: Spectra, wanted: Order, multiplet: Multiplet) -> None:
+        self._solved = spectra.solved
+        pieces: list[tuple[NDArray[Any], ...]] = []
+        most = int(wanted.max(initial=0))
+        whole = not spectra._graph.several or multiplet != "warn"
+        for number, solved in enumerate(self._solved):
+            keep = _kept(solved, most if not whole else solved.values.shape[1])
+            member, place = np.nonzero(keep)
+            pieces.append(
+                (
+                    np.full(len(member), number),
+                    member,
+                    place,
+                    solved.stack.components[member],
+                    solved.values[member, place],
+                    solved.doubt[member, place],
+                )
+            )
+        empty = (np.zeros(0, dtype=np.int64),) * 4 + (np.zeros(0),) * 2
+        which, member, place, component, value, doubt = (
+            (np.concatenate(parts) for parts in zip(*pieces, strict=True)) if pieces else empty
         )
-    size = solved.matrix.size
-    values, vectors = np.zeros((len(solved.sizes), k)), np.zeros((size, k), dtype=solved.matrix.dtype)
-    with_null = np.isin(np.arange(len(solved.sizes)), trivial)
-    filled, cut = np.zeros(len(solved.sizes), dtype=np.int64), 0
-    for component in range(len(solved.sizes)):
-        columns = solved.chosen(k - int(with_null[component]), multiplet, component)
-        own_values, own = columns.values, columns.vectors
-        nodes = solved.nodes(component)
-        if with_null[component]:
-            own = np.column_stack([solved.null_vector(component)[1], own])
-            own_values = np.concatenate([[0.0], own_values])
-        vectors[nodes, : own.shape[1]] = own
-        values[component, : len(own_values)] = own_values
-        filled[component] = own.shape[1]
-        cut += columns.cut > 0
-    warnings: tuple[str, ...] = ()
-    short = int(np.count_nonzero(filled < k))
-    if short:
-        has = "has" if short == 1 else "have"
-        lacking = f"{short} of {counted(len(solved.sizes), 'component', 'components')} {has} fewer than {counted(k, 'eigenvector', 'eigenvectors')}"
-        if missing is None:
-            raise PeError(f"{parameter('k')} {k}: {lacking}; {parameter('pad')} zero fills up")
-        warnings += (f"{lacking}: filled with {missing:g}",)
-    if cut:
-        warnings += (
-            f"k cuts an eigenspace in {cut} of {counted(len(solved.sizes), 'component', 'components')}",
+        group = spectra.groups[component] if len(component) else component
+        by_value = np.lexsort((value, group))
+        apart = np.diff(value[by_value]) > np.maximum(doubt[by_value][1:], doubt[by_value][:-1])
+        space = np.empty(len(value), dtype=np.int64)
+        space[by_value] = np.cumsum(
+            np.concatenate([[0], apart | (np.diff(group[by_value]) != 0)])[: len(value)]
         )
-    found = residual(solved.matrix, vectors, values[solved.labels].T)
-    for component in range(len(solved.sizes)):
-        nodes = solved.nodes(component)
-        width = filled[component]
-        vectors[nodes, :width] = finish(vectors[nodes, :width], values[component, :width], nodes)
-        if missing is not None:
-            vectors[nodes, width:] = values[component, width:] = missing
-    return SpectralColumns(values, vectors, [], warnings, found)
+        order = np.lexsort((place, component, space))
+        self.which, self.member, self.place = which[order], member[order], place[order]
+        self.group, self.space, self.value = group[order], space[order], value[order]
+        self.component = component[order]
+        self.rank = _ranks(self.group)
+        last = np.zeros(int(space.max(initial=-1)) + 1, dtype=bool)
+        taken = self.rank < wanted[self.group]
+        last[self.space[taken]] = True
+        whole_spaces = last[self.space]
+        beyond = whole_spaces & ~taken
+        self.cut = np.bincount(self.group[beyond], minlength=spectra.group_count)
+        if multiplet == "error" and self.cut.any():
+            most_cut = int(self.cut.max())
+            raise PeError(
+                f"{parameter('k')} {most} cuts an eigenspace: "
+                f"{counted(most_cut, 'more column shares', 'more columns share')} the last eigenvalue; "
+                f"{parameter('multiplet')} extend"
+            )
+        if multiplet == "extend":
+            taken = whole_spaces
+            self.cut = np.zeros_like(self.cut)
+        self._chosen = taken
+        self.taken = np.bincount(self.group[taken], minlength=spectra.group_count)
+        self.open_end = self._goes_on()
+
+    def _goes_on(self) -> bool:
+        """Whether the last eigenspace may have more dimensions than were computed."""
+        if not self._chosen.any() or all(solved.complete for solved in self._solved):
+            return False
+        largest = self.value[self._chosen].max()
+        return any(
+            not solved.complete and bool((solved.values[:, -1] <= largest + solved.doubt[:, -1]).any())
+            for solved in self._solved
+        )
+
+    def multiplicities(self, trivial: bool, spectra: Spectra) -> list[int]:
+        """The sizes of the eigenspaces of a single graph."""
+        if spectra._graph.several:
+            return []
+        sizes = np.bincount(self.space)[np.unique(self.space[self._chosen])].tolist()
+        return [*([len(spectra.with_null_vector())] if trivial else []), *sizes]
+
+    def by_stack(self, before: Order) -> list[_Part]:
+        """The chosen columns of each stack, parted by the dimension of the eigenspace within the component."""
+        joint = np.flatnonzero(
+            np.concatenate([[True], (np.diff(self.space) != 0) | (np.diff(self.component) != 0)])
+        )[: max(len(self.space), 0)]
+        lengths = np.diff(np.append(joint, len(self.space)))
+        first = np.repeat(self.place[joint], lengths)
+        dimension = np.repeat(lengths, lengths)
+        chosen = np.flatnonzero(self._chosen)
+        order = chosen[np.lexsort((dimension[chosen], self.which[chosen]))]
+        keys = self.which[order] * (int(dimension.max(initial=0)) + 1) + dimension[order]
+        ends = np.diff(keys, prepend=-1, append=-1) != 0 if keys.size else keys != 0
+        parts = []
+        for begin, end in pairwise(np.flatnonzero(ends).tolist()):
+            own = order[begin:end]
+            parts.append(
+                _Part(
+                    self._solved[self.which[own[0]]],
+                    self.member[own],
+                    self.place[own],
+                    first[own],
+                    int(dimension[own[0]]),
+                    self.group[own],
+                    self.rank[own] + before[self.group[own]],
+                )
+            )
+        return parts
 
 
-def _extended(
-    matrix: Hermitian, solved: Spectra, wanted: int, solver: Solver
-) -> tuple[Spectra, ChosenColumns]:
-    """All of the last eigenspace: with more eigenpairs, then with all that there are."""
-    for count, way in ((4 * solved.count, solver), (solved.count, "dense")):
-        if way == "dense" and solved.sizes.max() > MOST_WHOLE:
-            break
-        more = Spectra(matrix, count, way)
-        columns = more.chosen(wanted, "extend")
-        if not _goes_on(more, columns):
-            return more, columns
-    raise PeError(
-        f"{parameter('k')} {wanted} cuts an eigenspace of more than {3 * solved.count} dimensions: {parameter('multiplet')} warn takes a part of it"
-    )
+@dataclass
+class _Part:
+    """Chosen columns of one stack, all of eigenspaces of one dimension that begin at `first` (f,)."""
+
+    solved: Solved
+    member: Order
+    place: Order
+    first: Order
+    dimension: int
+    group: Order
+    rank: Order
+
+    def rows(self, finish: Finish | None, combinatorial: bool) -> tuple[Vectors, Reals]:
+        """(f, s) the unit columns as rows, without the noise of the solver; and their eigenvalues (f,)."""
+        solved, nodes = self.solved, self.solved.stack.nodes[self.member]
+        values = solved.values[self.member, self.place]
+        if solved.stack.size == 1:
+            ones = np.ones((len(self.member), 1), dtype=solved.vectors.dtype)
+            return ones, values
+        noise = self._noise()
+        rows = self._single(noise, finish, nodes, values) if self.dimension == 1 else self._bases(noise)
+        if solved.matrices is not None and combinatorial:
+            values = solvers.edge_sums(solved.matrices, self.member, rows)
+        return rows, values
+
+    def _noise(self) -> Reals:
+        """(f,) eps / gap: by about so much the solver's noise turns a column into others."""
+        values = self.solved.values
+        low = np.where(
+            self.first > 0,
+            values[self.member, np.maximum(self.first - 1, 0)],
+            0.0 if self.solved.skipped else -np.inf,
+        )
+        end = self.first + self.dimension
+        high = np.where(
+            end < values.shape[1], values[self.member, np.minimum(end, values.shape[1] - 1)], np.inf
+        )
+        low_gap = values[self.member, self.first] - low
+        high_gap = high - values[self.member, np.minimum(end, values.shape[1]) - 1]
+        gap = np.minimum(low_gap, high_gap)
+        return np.asarray(
+            self.solved.gap_unit[self.member] / np.maximum(gap, self.solved.gap_unit[self.member])
+        )
+
+    def _columns(self, which: Order, offset: int = 0) -> Vectors:
+        column = self.solved.skipped + self.first[which] + offset
+        return np.asarray(self.solved.vectors[self.member[which], :, column])
+
+    def _refined(self, which: Order, rows: Vectors) -> Vectors:
+        solved = self.solved
+        if solved.matrices is None:
+            return rows
+        own = self.member[which]
+        values = solved.values[own]
+        if solved.skipped:
+            values = np.concatenate([np.zeros((len(own), 1)), values], axis=1)
+        return refined(
+            solved.matrices[own],
+            solved.vectors[own],
+            values,
+            self.first[which] + solved.skipped,
+            self.dimension,
+            rows,
+        )
+
+    def _single(self, noise: Reals, finish: Finish | None, nodes: Order, values: Reals) -> Vectors:
+        rows = self._columns(np.arange(len(self.member)))
+        near = noise > NEAR
+        limit = np.where(near, NOISE * (EPS + noise * noise), NOISE * noise)
+        doubtful = near | _depends_on_noise(
+            rows, finish(rows, values, nodes) if finish else rows, ROUND * noise, limit
+        )
+        which = np.flatnonzero(doubtful)
+        if which.size:
+            rows[which] = self._refined(which, np.ascontiguousarray(rows[which]))
+        return canonical_basis(_quiet(rows, limit)[:, :, None], 1)[:, :, 0]
+
+    def _bases(self, noise: Reals) -> Vectors:
+        """The canonical basis of each eigenspace, as many of its columns as are chosen."""
+        spaces, inverse = np.unique(np.stack([self.member, self.first], axis=1), axis=0, return_inverse=True)
+        inverse = inverse.reshape(-1)
+        one = np.zeros(len(spaces), dtype=np.int64)
+        one[inverse] = np.arange(len(self.member))
+        vectors = np.stack([self._columns(one, column) for column in range(self.dimension)], axis=2)
+        for column in range(self.dimension):
+            vectors[:, :, column] = self._refined(one, np.ascontiguousarray(vectors[:, :, column]))
+        turn = self.place - self.first
+        basis = canonical_basis(vectors, int(turn.max()) + 1)
+        return _quiet(np.asarray(basis[inverse, :, turn]), np.minimum(SPACE_NOISE * noise, 1e-9))
 
 
-def residual(matrix: Hermitian, vectors: Vectors, values: NDArray[np.float64]) -> float:
-    """The largest norm of L v - λ v, relative to the bound of the spectrum; `values` (K,) or (K, n)."""
-    misses = [
-        np.linalg.norm(matrix.apply(vector) - value * vector)
-        for vector, value in zip(vectors.T, values, strict=True)
-    ]
-    return float(max(misses, default=0.0)) / (matrix.bound or 1.0)
+def _kept(solved: Solved, most: int) -> NDArray[np.bool_]:
+    """(b, j) the first `most` eigenpairs of each component, and all further ones of the same eigenspace."""
+    keep = np.zeros_like(solved.values, dtype=bool)
+    keep[:, :most] = True
+    if 0 < most < keep.shape[1]:
+        tied = np.diff(solved.values[:, most - 1 :], axis=1) <= solved.doubt[:, most:]
+        keep[:, most:] = np.logical_and.accumulate(tied, axis=1)
+    return keep
 
 
-def _goes_on(solved: Spectra, columns: ChosenColumns) -> bool:
-    """Whether the last eigenspace may have more dimensions than were computed."""
-    if not columns.values.size:
-        return False
-    near = columns.values[-1] * (1 + solvers.RELATIVE_TIE) + solvers.ABSOLUTE_TIE * solved.matrix.bound
-    return any(not piece.complete and piece.values[-1] <= near for piece in solved.pieces.values())
+def _ranks(groups: Order) -> Order:
+    """The place of each entry within its group; `groups` ascend."""
+    if not groups.size:
+        return np.zeros(0, dtype=np.int64)
+    first = np.flatnonzero(np.concatenate([[True], np.diff(groups) != 0]))
+    return np.arange(len(groups)) - np.repeat(first, np.diff(np.append(first, len(groups))))
 
 
-def padded(array: NDArray[Any], width: int, value: float) -> NDArray[Any]:
-    """`array` with columns of `value` up to `width` on its last axis."""
-    missing = width - array.shape[-1]
-    if missing <= 0:
-        return array
-    return np.concatenate([array, np.full((*array.shape[:-1], missing), value, dtype=array.dtype)], axis=-1)
+def _quiet(rows: NDArray[Any], limit: Reals) -> Vectors:
+    """The rows with 0 for what is at most `limit` (f,): noise of the solver around an entry that is 0."""
+    if np.iscomplexobj(rows):
+        return np.asarray(_quiet(rows.real, limit) + 1j * _quiet(rows.imag, limit))
+    return np.where(np.abs(rows) <= limit[:, None], 0.0, rows)
+
+
+def _depends_on_noise(rows: Vectors, finished: Vectors, noise: Reals, zero: Reals) -> NDArray[np.bool_]:
+    """(f,) whether an entry would be rounded to another float32 if it differed by `noise` (f,)."""
+    if np.iscomplexobj(rows):
+        return _depends_on_noise(rows.real, finished.real, noise, zero) | _depends_on_noise(
+            rows.imag, finished.imag, noise, zero
+        )
+    size = np.abs(rows)
+    if finished is rows:
+        width: Reals = np.broadcast_to(noise[:, None], rows.shape)
+    else:
+        width = noise[:, None] * np.divide(np.abs(finished), size, out=np.zeros_like(size), where=size > 0)
+    other = (finished - width).astype(np.float32) != (finished + width).astype(np.float32)
+    return np.asarray((other & (size > zero[:, None])).any(axis=1))

@@ -7,50 +7,46 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.graph import spectra
 from pe_cli.encodings.graph.results import of_nodes, require_nodes, require_weights
 from pe_cli.encodings.graph.solvers import (
+    Hermitian,
     Isolated,
+    Reals,
     Solver,
     Vectors,
+    alone,
     laplacian_matrix,
     magnetic_matrix,
     one_way_pairs,
 )
-from pe_cli.encodings.graph.spectra import Multiplet, Spectra, SpectralColumns
+from pe_cli.encodings.graph.spectra import MOST_WHOLE, Columns, Finish, Multiplet, Order, Spectra
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.numerics.randomness import uniform_rows
 from pe_cli.signature import Tensors, require_named
-from pe_cli.structures import GraphLike, as_graph
+from pe_cli.structures import Graph, GraphLike, as_graph
 
 Sign: TypeAlias = Literal["max-abs", "first", "random"]
 VectorNorm: TypeAlias = Literal["l2", "l1", "abs-max", "wavelength"]
-NO_WAVE = 1e-8  # eigenvalues up to this have no wavelength
 
 
-def scaled(vectors: Vectors, values: NDArray[np.float64], vec_norm: VectorNorm) -> Vectors:
-    """The unit columns (n, k) of eigenvalues (k,) in the scale called `vec_norm`."""
-    if vec_norm == "l2" or not vectors.size:
-        return vectors
+def scaled(rows: Vectors, values: Reals, vec_norm: VectorNorm) -> Vectors:
+    """Eigenvectors as rows (f, n) of length 1, of eigenvalues (f,), in the scale called `vec_norm`."""
+    if vec_norm == "l2":
+        return rows
     if vec_norm == "l1":
-        return np.asarray(vectors / np.abs(vectors).sum(axis=0))
-    scale = 1 / np.abs(vectors).max(axis=0)
+        return np.asarray(rows / np.abs(rows).sum(axis=1, keepdims=True))
+    scale = 1 / np.abs(rows).max(axis=1)
     if vec_norm == "wavelength":
-        scale *= np.pi / (2 * np.sqrt(np.where(values > NO_WAVE, values, 1.0)))
-    return np.asarray(vectors * scale)
+        scale *= np.pi / (2 * np.sqrt(np.where(values > 0, values, 1.0)))
+    return np.asarray(rows * scale[:, None])
 
 
-def signed(vectors: Vectors, sign: Sign, seed: int) -> Vectors:
-    """The columns (n, k), each positive at its largest or first entry, or with random signs."""
-    if not vectors.size:
-        return vectors
-    size = np.abs(vectors)
+def signed(rows: Vectors, sign: Sign) -> Vectors:
+    """Eigenvectors as rows (f, n), each positive at its largest or first entry; the first node of several equal ones."""
+    size = np.abs(rows)
     share = 1e-6 if sign == "first" else 1 - 1e-6
-    decisive = np.argmax(size >= share * size.max(axis=0), axis=0)
-    signs = np.sign(vectors[decisive, np.arange(vectors.shape[1])])
-    if sign == "random":
-        signs *= np.sign(uniform_rows(np.arange(vectors.shape[1]), 1, seed)[:, 0] - 0.5)
-    return np.asarray(vectors * signs + 0.0)
+    decisive = np.argmax(size >= share * size.max(axis=1, keepdims=True), axis=1)
+    return np.asarray(rows * np.sign(rows[np.arange(len(rows)), decisive])[:, None] + 0.0)
 
 
 Pad: TypeAlias = Literal["zero", "nan", "error"]
@@ -133,39 +129,48 @@ def laplacian(
     adjacency = graph.symmetric.without_loops()
     require_weights(graph, adjacency)
     matrix = laplacian_matrix(adjacency, norm == "none", isolated)
-    half_degree = np.sqrt(np.where(matrix.diagonal > 0, adjacency.row_sums(), 1)) if norm == "rw" else None
+    root = np.sqrt(np.where(alone(adjacency), 1.0, adjacency.row_sums())) if norm == "rw" else None
 
-    def finish(vectors: Vectors, values: NDArray[np.float64], nodes: Any = slice(None)) -> Vectors:
-        if half_degree is not None:
-            vectors = vectors / half_degree[nodes, None]
-            vectors = vectors / np.linalg.norm(vectors, axis=0)
-        return signed(scaled(vectors, values, vec_norm), sign, seed or 0)
+    def finish(rows: Vectors, values: Reals, nodes: Order) -> Vectors:
+        if root is not None:
+            rows = rows / root[nodes]
+            rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return signed(scaled(rows, values, vec_norm), sign)
 
-    solved = Spectra(matrix, k + 1, solver)
-    trivial = solved.with_null_vector()
-    tensors: dict[str, NDArray[Any]]
-    if components == "each":
-        kept = trivial if drop == "none" else trivial[:0]
-        found = spectra.of_each(solved, k, kept, multiplet, finish, PADDING.get(pad))
-        tensors = {"eigenvectors": found.vectors, "eigenvalues": found.values, "component": solved.labels}
-        facts: dict[str, Any] = {}
+    each = components == "each"
+    if each and (graph.several or multiplet == "extend"):
+        beside = "a dataset of graphs" if graph.several else f"{parameter('multiplet')} extend"
+        raise PeError(
+            f"{parameter('components')} each has k columns for every component: {beside} does not fit"
+        )
+    spectra = Spectra(graph, matrix, k + 1, solver, each=each)
+    null = spectra.with_null_vector()
+    trivial = {"zeros": null[:0], "first": _beyond_first(null, spectra), "none": null}[drop]
+    spectra, columns = _columns(spectra, graph, matrix, k, trivial, multiplet, finish)
+    if sign == "random":
+        draws = uniform_rows(graph.first + np.arange(graph.num_graphs), columns.vectors.shape[1], seed or 0)
+        columns.vectors[:] *= np.sign(draws - 0.5)[graph.graph_of]
+    tensors, warnings = _filled(columns, k, pad, graph, spectra if each else None)
+    facts: dict[str, Any] = {}
+    if not graph.several:
+        facts = _facts(columns, {"zero_eigenvalues": len(null)}, spectra, each)
+        if len(trivial) >= k and not each:
+            which = f"all {k} columns belong" if k > 1 else "the one column belongs"
+            say = "they say" if k > 1 else "it says"
+            warnings += (f"{which} to eigenvalue 0: {say} only which component a node is in",)
     else:
-        kept = {"zeros": trivial[:0], "first": trivial[1:], "none": trivial}[drop][:k]
-        found = spectra.of_all(matrix, solved, k, kept, multiplet, solver)
-        tensors = {"eigenvectors": finish(found.vectors, found.values), "eigenvalues": found.values}
-        facts = _columns(found)
-    warnings = graph.doubts + found.warnings
-    if len(kept) >= k and components == "joint":
-        which = f"all {k} columns belong" if k > 1 else "the one column belongs"
-        say = "they say" if k > 1 else "it says"
-        warnings += (f"{which} to eigenvalue 0: {say} only which component a node is in",)
-    facts["zero_eigenvalues"] = len(trivial)
+        facts = _counts(columns, k, spectra)
     if graph.directed:
         warnings += (
             "the graph is directed: this is the Laplacian of (A + A')/2; `magnetic` keeps directions",
         )
-    warnings += _filled(tensors, k, pad)
-    return of_nodes(graph, tensors, facts | _solution(solved, found), warnings)
+    return of_nodes(graph, tensors, facts, graph.doubts + warnings)
+
+
+def _beyond_first(null: Order, spectra: Spectra) -> Order:
+    """The components with a null vector, without the first of each graph."""
+    groups = spectra.groups[null]
+    return np.asarray(null[np.concatenate([[False], groups[1:] == groups[:-1]])[: len(null)]])
 
 
 def magnetic(
@@ -228,24 +233,58 @@ def magnetic(
     _check_isolated(isolated, norm)
     arcs = graph.arcs.without_loops()
     require_weights(graph, arcs)
-    one_way = one_way_pairs(arcs)
-    turn = q / max(1, min(one_way, graph.num_nodes)) if q_mode == "relative" else q
-    matrix = magnetic_matrix(arcs, turn, norm == "none", convention == "unit", isolated)
-    solved = Spectra(matrix, k + 1, solver)
-    found = spectra.of_all(matrix, solved, k, np.zeros(0, dtype=np.int64), multiplet, solver)
-    warnings = found.warnings
-    if not one_way or turn == 0:
-        why = "every edge goes both ways" if not one_way else "q is 0"
+    one_way = one_way_pairs(arcs, graph)
+    turn = (
+        q / np.maximum(1, np.minimum(one_way, graph.sizes))
+        if q_mode == "relative"
+        else np.full(graph.num_graphs, q)
+    )
+    matrix = magnetic_matrix(arcs, turn[graph.graph_of], norm == "none", convention == "unit", isolated)
+    spectra = Spectra(graph, matrix, k + 1, solver)
+    spectra, columns = _columns(spectra, graph, matrix, k, np.zeros(0, dtype=np.int64), multiplet, None)
+    tensors, warnings = _filled(columns, k, pad, graph, None)
+    facts: dict[str, Any] = {"one_way_pairs": int(one_way.sum())}
+    if graph.several:
+        facts |= _counts(columns, k, spectra)
+    else:
+        facts |= _facts(columns, {"effective_q": float(turn[0])}, spectra, False)
+    if not one_way.any() or not np.any(turn):
+        why = "every edge goes both ways" if not one_way.any() else "q is 0"
         warnings += (f"{why}: this is the ordinary Laplacian, which `laplacian` gives with real vectors",)
-    vectors = found.vectors
-    tensors = {"eigenvectors": vectors, "eigenvalues": found.values}
-    facts = _columns(found)
-    facts |= {"one_way_pairs": one_way, "effective_q": turn} | _solution(solved, found)
-    warnings += _filled(tensors, k, pad)
     if parts == "split":
         vectors = tensors["eigenvectors"]
         tensors["eigenvectors"] = np.stack([vectors.real, vectors.imag], axis=-1)
     return of_nodes(graph, tensors, facts, warnings)
+
+
+def _columns(
+    spectra: Spectra,
+    graph: Graph,
+    matrix: Hermitian,
+    k: int,
+    trivial: Order,
+    multiplet: Multiplet,
+    finish: Finish | None,
+) -> tuple[Spectra, Columns]:
+    """The columns; for all of the last eigenspace with more eigenpairs, then with all that there are."""
+    columns = spectra.columns(k, trivial, multiplet, finish)
+    if multiplet != "extend" or not columns.open_end:
+        return spectra, columns
+    if graph.several:
+        raise PeError(
+            f"{parameter('multiplet')} extend: a dataset has the same number of columns for every graph"
+        )
+    for count, solver in ((4 * spectra.count, spectra.solver), (spectra.count, "dense")):
+        if solver == "dense" and spectra.members.sizes.max() > MOST_WHOLE:
+            break
+        more = Spectra(graph, matrix, count, solver)
+        columns = more.columns(k, trivial, multiplet, finish)
+        if not columns.open_end:
+            return more, columns
+    raise PeError(
+        f"{parameter('k')} {k} cuts an eigenspace of more than {3 * spectra.count} dimensions: "
+        f"{parameter('multiplet')} warn takes a part of it"
+    )
 
 
 def _check_choices(isolated: Isolated, multiplet: Multiplet, pad: Pad, solver: Solver) -> None:
@@ -262,31 +301,72 @@ def _check_isolated(isolated: Isolated, norm: str) -> None:
         )
 
 
-def _columns(found: SpectralColumns) -> dict[str, Any]:
-    facts: dict[str, Any] = {"columns_found": len(found.values)}
-    if max(found.multiplicities, default=1) > 1:
-        facts["multiplicities"] = found.multiplicities
-    return facts
-
-
-def _solution(solved: Spectra, found: SpectralColumns) -> dict[str, Any]:
+def _facts(columns: Columns, more: dict[str, Any], spectra: Spectra, each: bool) -> dict[str, Any]:
+    """What there is to say of the spectrum of one graph."""
+    facts: dict[str, Any] = {} if each else {"columns_found": int(columns.found[0])}
+    if max(columns.multiplicities, default=1) > 1 and not each:
+        facts["multiplicities"] = columns.multiplicities
+    sizes = spectra.members.sizes
     return {
-        "solver": "+".join(sorted(solved.solvers)) or "none",
-        "residual": float(f"{found.residual:.1e}"),
-        "connected_components": len(solved.sizes),
-        "isolated_nodes": int(np.count_nonzero(solved.sizes == 1)),
+        **facts,
+        **more,
+        "solver": "+".join(sorted(spectra.solvers)) or "none",
+        "residual": float(f"{columns.residual:.1e}"),
+        "connected_components": len(sizes),
+        "isolated_nodes": int(np.count_nonzero(sizes == 1)),
     }
 
 
-def _filled(tensors: dict[str, NDArray[Any]], k: int, pad: Pad) -> tuple[str, ...]:
-    """Add the columns that the graph does not have to `tensors`; returns what there is to say of it."""
-    found = tensors["eigenvectors"].shape[1]
-    if found >= k:
-        return ()
-    there = counted(found, "such eigenvector", "such eigenvectors")
-    if pad == "error":
-        raise PeError(f"{parameter('k')} {k}: the graph has {there}; {parameter('pad')} zero fills up")
-    for name in ("eigenvectors", "eigenvalues"):
-        tensors[name] = spectra.padded(tensors[name], k, PADDING[pad])
-    others = counted(k - found, "other column is", "other columns are")
-    return (f"the graph has {there}: the {others} {pad}",)
+def _counts(columns: Columns, k: int, spectra: Spectra) -> dict[str, Any]:
+    """What there is to say of the spectra of several graphs, in numbers that add up."""
+    return {
+        "graphs_with_fewer_columns": int(np.count_nonzero(columns.found < k)),
+        "graphs_with_a_cut_eigenspace": int(np.count_nonzero(columns.cut)),
+        "connected_components": spectra.members.count,
+        "isolated_nodes": int(np.count_nonzero(spectra.members.sizes == 1)),
+    }
+
+
+def _filled(
+    columns: Columns, k: int, pad: Pad, graph: Graph, each: Spectra | None
+) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    """The tensors, with what stands for columns that a graph or component does not have; and what to say of it."""
+    vectors, values, found = columns.vectors, columns.values, columns.found
+    missing = np.arange(values.shape[1]) >= found[:, None]
+    warnings: tuple[str, ...] = ()
+    if columns.cut.any() and not graph.several:
+        if each is not None:
+            in_these = int(np.count_nonzero(columns.cut))
+            warnings += (
+                f"k cuts an eigenspace in {in_these} of {counted(len(found), 'component', 'components')}",
+            )
+        else:
+            least, number = "at least " if columns.open_end else "", int(columns.cut[0])
+            warnings += (
+                f"k cuts an eigenspace: {least}{counted(number, 'more column shares', 'more columns share')} the eigenvalue "
+                f"{values[0, found[0] - 1]:.6g}; multiplet extend takes them all",
+            )
+    short = int(np.count_nonzero(found < k))
+    if short:
+        if graph.several or each is not None:
+            what = ("component", "components") if each is not None else ("graph", "graphs")
+            has = "has" if short == 1 else "have"
+            lacking = f"{short} of {counted(len(found), *what)} {has} fewer than {counted(k, 'eigenvector', 'eigenvectors')}"
+            done = f"filled with {PADDING.get(pad, 0):g}"
+        else:
+            number = int(found[0])
+            lacking = f"the graph has {counted(number, 'such eigenvector', 'such eigenvectors')}"
+            done = f"the {counted(k - number, 'other column is', 'other columns are')} {pad}"
+        if pad == "error":
+            raise PeError(f"{parameter('k')} {k}: {lacking}; {parameter('pad')} zero fills up")
+        if not graph.several:
+            warnings += (f"{lacking}: {done}",)
+        values[missing] = np.nan if graph.several else PADDING[pad]
+        if pad != "zero":
+            vectors[missing[graph.graph_of if each is None else each.members.labels]] = PADDING[pad]
+    tensors = {"eigenvectors": vectors, "eigenvalues": values}
+    if each is not None:
+        tensors["component"] = each.members.labels
+    elif not graph.several:
+        tensors["eigenvalues"] = values[0]
+    return tensors, warnings
