@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from pe_cli.encodings.graph import traversal as walks
+from pe_cli.encodings.graph import distances, traversal, walks
 from pe_cli.encodings.graph.distances import resistance_distance, shortest_path
 from pe_cli.encodings.graph.walks import heat_kernel, random_walk, rrwp
 from pe_cli.errors import PeError
@@ -55,7 +55,7 @@ def test_random_walk_known_cases():
 
 @pytest.mark.parametrize("directed", [False, True])
 def test_shortest_paths_against_networkx(monkeypatch, directed):
-    monkeypatch.setattr(walks, "BLOCK", 1000)
+    monkeypatch.setattr(traversal, "BLOCK", 1000)
     g = random_graph(120, 3, seed=4, directed=directed)
     made = (nx.DiGraph if directed else nx.Graph)()
     made.add_nodes_from(range(120))
@@ -65,7 +65,7 @@ def test_shortest_paths_against_networkx(monkeypatch, directed):
         wanted[source, list(reached)] = list(reached.values())
     table = shortest_path(g)
     assert np.array_equal(table["distance"], wanted)
-    assert table["distance"].dtype == np.int16
+    assert table["distance"].dtype == np.int8
     assert table.facts["largest"] == wanted.max()
     assert np.array_equal(
         shortest_path(g, limit=2, unreachable=510)["distance"],
@@ -82,7 +82,7 @@ def test_what_stands_for_no_path_may_be_a_distance_too():
 
 @pytest.mark.parametrize("dense", [2000, 1])
 def test_weighted_paths_take_the_least_of_parallel_edges(monkeypatch, dense):
-    monkeypatch.setattr(walks, "DENSE", dense)
+    monkeypatch.setattr(distances, "DENSE", dense)
     g = graph(5, [(0, 1), (0, 1), (1, 2), (0, 2)], [4.0, 1.0, 0.5, 3.0])
     distance = shortest_path(g, weighted=True)["distance"]
     assert distance[0].tolist() == [0, 1, 1.5, -1, -1]

@@ -7,16 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.graph import traversal as walks
-from pe_cli.encodings.graph.results import conductances, of_nodes, require_nodes
+from pe_cli.encodings.graph.members import Members, PairTable
+from pe_cli.encodings.graph.results import (
+    conductances,
+    of_pairs,
+    require_nodes,
+    require_pairs,
+)
+from pe_cli.encodings.graph.traversal import hops
+from pe_cli.encodings.graph.walks import rounded
 from pe_cli.errors import PeError, parameter
-from pe_cli.memory import require_memory
-from pe_cli.progress import step
 from pe_cli.signature import Tensors
 from pe_cli.structures import GraphLike, as_graph
-from pe_cli.structures.graph import components
+from pe_cli.structures.graph import need_scipy
 
 FOSTER = 1e-3  # how far a sum of shares, n - 1, may be off
+DENSE = 1000  # nodes of a component up to which lengths are found without scipy
+INTEGERS = (np.int8, np.uint8, np.int16, np.int32, np.int64)
 
 
 def shortest_path(
@@ -24,20 +31,29 @@ def shortest_path(
 ) -> Tensors:
     """The number of edges on the shortest path between every two nodes (Graphormer's spatial encoding).
 
-    Tensor distance (n, n), integers (int16 up to 32,767 nodes, else int32), row = from, column = to; -1 where there
-    is no path. The index of a learned table, whose entries are added to the attention logits: clip it to the
-    rows of your table. With weighted the sum of the weights, as floats.
+    >>> shortest_path([[0, 1], [1, 2]])["distance"].tolist()
+    [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
+
+    Tensor distance (n, n), row = from, column = to, in the smallest integers that hold the distances of a graph of so
+    many nodes; -1 where there is no path. Of several graphs (pairs,), the pairs of each graph row by row, with pair_ptr.
+    The index of a learned table, whose entries are added to the attention logits: clip it to the rows of your table.
+    With weighted the sum of the weights, as floats.
 
     Source: Ying et al., "Do Transformers Really Perform Bad for Graph Representation?", 2021 (arXiv:2106.05234),
     section 3.1.2.
 
     Parameters
     ----------
-    graph : edge list, Matrix Market, scipy .npz, edge_index .npy or .npz, GraphML, node-link JSON; or - for stdin.
-        With --directed paths follow edges from first to second node only.
+    graph : a graph, or a dataset of graphs (edge list, Matrix Market, GraphML, edge_index with ptr, …); or - for stdin.
+        Of a directed one paths follow edges from first to second node only.
     weighted : weights are lengths, all positive; the least of parallel edges counts.
     limit : paths longer than this count as none.
     unreachable : what stands where there is no path (Graphormer: 510).
+
+    Returns
+    -------
+    Tensors
+        distance, of several graphs with ptr and pair_ptr (graphs + 1,).
 
     Raises
     ------
@@ -48,33 +64,46 @@ def shortest_path(
     require_nodes(graph, 1)
     if limit is not None and limit < 0:
         raise PeError(f"{parameter('limit')} {limit}: give at least 0")
-    n = graph.num_nodes
-    kind = np.int16 if n <= 32767 else np.int32
-    if not np.iinfo(kind).min <= unreachable <= np.iinfo(kind).max:
-        raise PeError(f"{parameter('unreachable')} {unreachable} does not fit into {np.dtype(kind).name}")
-    nbytes = (16 if weighted else np.dtype(kind).itemsize) * n * n
-    require_memory(nbytes, f"a distance between every two of {n:,} nodes", "ask for a part of the graph")
     if weighted:
         if graph.weights is not None and graph.num_edges and graph.weights.min() <= 0:
             raise PeError(
                 f"lengths must be positive, there is one of {graph.weights.min():g}; leave out {parameter('weighted')}"
             )
-        table: NDArray[Any] = walks.lengths(graph.shortest_edges())
-        none = ~np.isfinite(table) if limit is None else table > limit
+        require_pairs(graph, 16, "ask for a part of the graph")
+        table = _lengths(graph.shortest_edges(), PairTable(graph, np.inf, np.float64))
+        none = ~np.isfinite(table.values) if limit is None else table.values > limit
+        table.values[none] = unreachable
+        without, reached = int(np.count_nonzero(none)), table.values[~none]
     else:
-        table = walks.hops(graph.adjacency, limit, kind)
-        none = table < 0
-    table[none] = unreachable
-    facts: dict[str, Any] = {"pairs_without_path": int(np.count_nonzero(none))}
-    if not none.all():
-        facts["largest"] = table[~none].max().item()
-    return of_nodes(graph, {"distance": table}, facts, ())
+        longest = graph.largest - 1 if limit is None else min(limit, graph.largest - 1)
+        kind = smallest_integer(min(unreachable, 0), max(longest, unreachable))
+        require_pairs(graph, np.dtype(kind).itemsize, "ask for a part of the graph")
+        table = PairTable(graph, unreachable, kind)
+        links = graph.links()
+        hops(Members(links), links, limit, table)
+        without, reached = len(table.values) - table.filled, table.values
+    facts: dict[str, Any] = {"pairs_without_path": without}
+    if not graph.several and table.filled:
+        facts["largest"] = table.largest if not weighted else reached.max().item()
+    return of_pairs(graph, "distance", table, facts, ())
+
+
+def smallest_integer(low: int, high: int) -> type:
+    """The smallest integer type that holds `low` to `high`."""
+    for kind in INTEGERS:
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return kind
+    raise PeError(f"{low} to {high} is beyond all integers of 64 bits")
 
 
 def resistance_distance(graph: GraphLike, *, commute: bool = False) -> Tensors:
     """The electrical resistance between every two nodes, an edge of weight w being a resistor of 1 / w.
 
-    Tensor resistance (n, n), symmetric, zeros on the diagonal, infinite between components. With L = D - A of one
+    >>> resistance_distance([[0, 1], [1, 2]])["resistance"].tolist()
+    [[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]
+
+    Tensor resistance (n, n), symmetric, zeros on the diagonal, infinite between components; of several graphs (pairs,),
+    the pairs of each graph row by row, with pair_ptr. With L = D - A of one
     component and L+ its pseudoinverse, R_ij = L+_ii + L+_jj - 2 L+_ij. Many short ways between two nodes bring
     them close, which the shortest path does not see. Enters the attention logits after a small network. It carries
     over to other graphs.
@@ -85,10 +114,15 @@ def resistance_distance(graph: GraphLike, *, commute: bool = False) -> Tensors:
 
     Parameters
     ----------
-    graph : edge list, Matrix Market, scipy .npz, edge_index .npy or .npz, GraphML, node-link JSON; or - for stdin.
+    graph : a graph, or a dataset of graphs (edge list, Matrix Market, GraphML, edge_index with ptr, …); or - for stdin.
         One that is directed is made symmetric; loops carry no current. Weights must not be negative.
     commute : the mean number of steps of a random walk to the other node and back: the resistance times the sum of
         the degrees in the component.
+
+    Returns
+    -------
+    Tensors
+        resistance, of several graphs with ptr and pair_ptr (graphs + 1,).
 
     Raises
     ------
@@ -98,45 +132,72 @@ def resistance_distance(graph: GraphLike, *, commute: bool = False) -> Tensors:
     graph = as_graph(graph)
     require_nodes(graph, 1)
     adjacency = conductances(graph)
-    n = graph.num_nodes
-    require_memory(40 * n * n, f"a distance between every two of {n:,} nodes", "ask for a part of the graph")
-    labels = components(adjacency)
-    count = int(labels.max()) + 1
-    table = np.full((n, n), np.inf)
-    matrix = adjacency.dense()
-    for component in range(count):
-        nodes = np.flatnonzero(labels == component)
-        part = matrix[np.ix_(nodes, nodes)]
-        table[np.ix_(nodes, nodes)] = _resistances(part) * (part.sum() if commute else 1)
-        step("resistances", component + 1, count)
-    facts = {"connected_components": count}
+    members = Members(adjacency)
+    require_pairs(graph, 40, "ask for a part of the graph")
+    table = PairTable(graph, np.inf, np.float64)
+    for stack in members.stacks(int(members.sizes.max(initial=1)), "resistances"):
+        weights = members.dense(adjacency, stack.nodes)
+        found = _resistances(weights)
+        if commute:
+            found *= weights.sum(axis=(1, 2))[:, None, None]
+        table.put(stack.nodes, stack.nodes, rounded(found))
     warnings = graph.doubts
     if graph.directed:
         warnings += ("the graph is directed: these are the resistances of (A + A')/2",)
-    return of_nodes(graph, {"resistance": table}, facts, warnings)
+    return of_pairs(graph, "resistance", table, {"connected_components": members.count}, warnings)
+
+
+def _lengths(edges: Any, table: PairTable) -> PairTable:
+    """The length of the shortest path; infinite where there is none."""
+    members = Members(edges)
+    for stack in members.stacks(DENSE, "shortest paths"):
+        distance = members.dense(edges, stack.nodes)
+        distance[distance == 0] = np.inf
+        distance[:, np.arange(stack.size), np.arange(stack.size)] = 0
+        for middle in range(stack.size):
+            through = distance[:, :, middle, None] + distance[:, middle, None, :]
+            np.minimum(distance, through, out=distance)
+        table.put(stack.nodes, stack.nodes, distance)
+    for stack in members.larger(DENSE):
+        need_scipy(f"weighted distances of a component of {stack.size} nodes")
+        from scipy.sparse.csgraph import dijkstra
+
+        nodes = stack.nodes[0]
+        found = dijkstra(members.block(edges, nodes).sparse(), directed=True)
+        table.put(stack.nodes, stack.nodes, np.asarray(found)[None])
+    return table
 
 
 def _resistances(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n, n) the resistances in a connected graph of these weights (n, n).
+    """(b, n, n) the resistances in connected graphs of these weights (b, n, n).
 
     That they are right is seen from Foster's theorem: over all edges, weight times resistance adds up to n - 1.
     """
-    n, degree = len(weights), weights.sum(axis=1)
+    n, degree = weights.shape[1], weights.sum(axis=2)
     if n == 1:
-        return np.zeros((1, 1))
-    unit = float(degree.mean())
-    laplacian = (np.diag(degree) - weights) / unit
+        return np.zeros_like(weights)
+    unit = degree.mean(axis=1)[:, None, None]
+    diagonal = np.arange(n)
+    laplacian = -weights
+    laplacian[:, diagonal, diagonal] += degree
     try:
-        inverse = np.linalg.inv(laplacian + 1 / n)  # for which the constant vector is no null vector
+        # the constant vector is no null vector of what is inverted
+        inverse = np.linalg.inv(laplacian / unit + 1 / n)
     except np.linalg.LinAlgError:
-        inverse = np.full((n, n), np.nan)
-    own = np.diagonal(inverse)
-    distance: NDArray[np.float64] = own[:, None] + own - inverse - inverse.T
-    np.fill_diagonal(distance, 0)
+        inverse = np.full_like(weights, np.nan)
+    own = np.diagonal(inverse, axis1=1, axis2=2)
+    distance: NDArray[np.float64] = own[:, :, None] + own[:, None, :] - inverse - inverse.transpose(0, 2, 1)
+    distance[:, diagonal, diagonal] = 0
     shares = weights / unit * distance
-    if not (abs(shares.sum() / 2 - (n - 1)) < FOSTER and shares.max() < 1 + FOSTER and distance.min() >= 0):
+    right = (
+        (np.abs(shares.sum(axis=(1, 2)) / 2 - (n - 1)) < FOSTER)
+        & (shares.max(axis=(1, 2)) < 1 + FOSTER)
+        & (distance.min(axis=(1, 2)) >= 0)
+    )
+    if not right.all():
+        wrong = weights[np.argmin(right)]
         raise PeError(
-            f"the weights of one component range from {weights[weights > 0].min():g} to {weights.max():g}, too far for "
+            f"the weights of one component range from {wrong[wrong > 0].min():g} to {wrong.max():g}, too far for "
             f"resistances in float64: scale them, or {parameter('weights')} none"
         )
-    return distance / unit
+    return np.asarray(distance / unit)

@@ -92,19 +92,34 @@ class PairTable:
     def __init__(self, graph: Graph, fill: Any, dtype: Any, width: tuple[int, ...] = ()) -> None:
         self.starts = pair_starts(graph.sizes)
         self.values = np.full((int(self.starts[-1]), *width), fill, dtype=dtype)
+        self.filled = self.largest = 0  # pairs that were given a value, and the largest of these values
         self._local = np.arange(graph.num_nodes) - graph.starts[graph.graph_of]
         self._row = self.starts[graph.graph_of] + self._local * graph.sizes[graph.graph_of]
 
-    def put(self, nodes: NDArray[np.int64], block: NDArray[Any]) -> None:
-        """The values (b, s, s, …) between the nodes (b, s) of components."""
-        if nodes.size and nodes.shape[1] ** 2 == len(self.values):
-            self.values[:] = block.reshape(self.values.shape)
-            return
-        self.values[self._row[nodes][:, :, None] + self._local[nodes][:, None, :]] = block
+    def _where(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.asarray(self._row[rows][..., :, None] + self._local[columns][..., None, :])
 
-    def put_own(self, nodes: NDArray[np.int64], values: Any) -> None:
-        """The value of each of the nodes (b,) with itself."""
-        self.values[self._row[nodes] + self._local[nodes]] = values
+    def put(self, rows: NDArray[np.int64], columns: NDArray[np.int64], block: NDArray[Any]) -> None:
+        """The values (b, r, c, …) between the nodes (b, r) and (b, c) of components."""
+        self.values[self._where(rows, columns)] = block
+        self.filled += rows.size * columns.shape[-1]
+
+    def put_where(
+        self,
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        block: NDArray[Any],
+        there: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """The values (…, r, c) between the nodes (…, r) and (…, c) that are there: of a distance, those not negative."""
+        there = block >= 0 if there is None else there
+        where = self._where(rows, columns)
+        if there.all():
+            self.values[where] = block
+        else:
+            self.values[where[there]] = block[there]
+        self.filled += int(np.count_nonzero(there))
+        self.largest = max(self.largest, int(block.max(where=there, initial=0)))
 
 
 def pair_starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:

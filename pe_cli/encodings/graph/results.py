@@ -32,6 +32,12 @@ def require_nodes(graph: Graph, number: int, name: str = "k") -> None:
     )
 
 
+def require_pairs(graph: Graph, nbytes: int, remedy: str) -> None:
+    """An error for a table of `nbytes` for each pair of nodes that is larger than memory."""
+    pairs = int((graph.sizes**2).sum())
+    require_memory(nbytes * pairs, f"a table of {pairs:,} pairs of nodes", remedy)
+
+
 def require_weights(graph: Graph, matrix: SparseRows) -> None:
     """An error where a weight is negative, or their sum beyond all numbers."""
     if matrix.values.size and matrix.values.min() < 0:
