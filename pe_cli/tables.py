@@ -38,6 +38,9 @@ class Table(ABC):
     specs: dict[str, TensorSpec]
     facts: dict[str, Any]
     warnings: tuple[str, ...]
+    run: Callable[..., Iterator[Any]] = (
+        map  # what applies a function to blocks of rows: here, or in other processes
+    )
     _not_finite: Counter[str]
 
     def _count(self, name: str, stored: NDArray[Any]) -> None:
@@ -148,8 +151,10 @@ class RowTable(Table):
         if not wanted:
             return
         step = self._rows_per_block(wanted)
-        for start in range(self._begin, self._end, step):
-            for name, rows in self._rows(start, min(start + step, self._end)).items():
+        starts = range(self._begin, self._end, step)
+        spans = ((start, min(start + step, self._end)) for start in starts)
+        for start, block in zip(starts, self.run(self._rows, spans), strict=True):
+            for name, rows in block.items():
                 if name not in wanted:
                     continue
                 if self.specs[name].dtype in SMALL_RANGE:
@@ -164,11 +169,15 @@ class RowTable(Table):
         chosen = np.unique(
             np.linspace(self._begin, max(self._end - 1, self._begin), min(rows, count)).astype(int)
         )
-        parts = [self._rows(int(row), int(row) + 1) for row in chosen]
+        parts = [self._rows((int(row), int(row) + 1)) for row in chosen]
         joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
         return {**self.constants, **joined}
 
-    def _rows(self, start: int, end: int) -> dict[str, NDArray[Any]]:
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "run"}
+
+    def _rows(self, span: tuple[int, int]) -> dict[str, NDArray[Any]]:
+        start, end = span
         zeros = max(0, min(end, self.prefix) - start)
         tensors = self._call(max(start - self.prefix, 0), max(end - self.prefix, 0))
         rows = {}

@@ -19,6 +19,7 @@ from pe_cli.render.progress import shown
 from pe_cli.tables import Table
 
 SCHEMA = "pe.gen/1"
+MEASURED = ("residual",)  # facts that are reported and not stored, since they differ between processors
 NAMELESS = ("npy", "npz")  # formats without metadata
 LARGEST_FILE = 2**63 - 2**32  # with room for a header
 
@@ -78,7 +79,8 @@ def emit(request: Request) -> None:
 def write(request: Request) -> None:
     """Stream the table into its file, or into stdout."""
     table, output = request.table, request.output
-    about = provenance.metadata(request.command, request.encoding, request.parameters, table.facts)
+    facts = {name: value for name, value in table.facts.items() if name not in MEASURED}
+    about = provenance.metadata(request.command, request.encoding, request.parameters, facts)
     specs = list(table.specs.values())
     if table.nbytes >= LARGEST_FILE:
         raise PeError(

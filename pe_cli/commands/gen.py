@@ -16,10 +16,11 @@ from pe_cli import catalogue, positions
 from pe_cli.commands import derive, options
 from pe_cli.commands import derive as docstring
 from pe_cli.commands.emit import Request, emit
-from pe_cli.errors import PeError, option_name
+from pe_cli.errors import PeError, option_name, parameter
 from pe_cli.files.sources import load_array
 from pe_cli.memory import require_memory
 from pe_cli.numerics.dtypes import FLOATS
+from pe_cli.parallel import Run, mapping
 from pe_cli.render.progress import shown
 from pe_cli.signature import Source, Tensors
 from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
@@ -48,6 +49,7 @@ def gen_function(name: str) -> Callable[..., None]:
     declared = [
         *own,
         *(options.declarations(encoding.rows) if encoding.rows else ()),
+        *(options.declarations(options.Computing) if encoding.by_blocks else ()),
         *(derive.typer_parameter(p) for p in encoding.reader.values()),
         *(p for p in options.declarations(options.Naming) if p.name not in encoding.parameters),
         *options.declarations(options.Output),
@@ -85,7 +87,14 @@ class Encoding:
             return options.RowChoice
         if Source.DISTANCES in self.sources:
             return options.DistanceChoice
+        if Source.GRAPH in self.sources:
+            return options.GraphChoice
         return options.PairChoice if self.sources.keys() & {Source.QUERIES, Source.KEYS} else None
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether the table can be computed in blocks, which several processes can share."""
+        return self.rows in (options.RowChoice, options.GraphChoice)
 
     @property
     def needs_rows(self) -> bool:
@@ -106,9 +115,11 @@ def generate(encoding: Encoding, values: dict[str, Any], filled: Filled) -> None
     """Build the table that the command line asks for and hand it to its output."""
     output: options.Output = options.take(options.Output, values)
     rows = options.take(encoding.rows, values) if encoding.rows else None
+    computing = options.take(options.Computing, values) if encoding.by_blocks else options.Computing()
     given = {n: values[n] for n in (*encoding.own, *encoding.reader)}
     try:
-        _generate(encoding, given, filled, rows, output, values.get("dtype"), values["name"])
+        with mapping(computing.workers, computing.dask) as run:
+            _generate(encoding, given, filled, rows, output, values.get("dtype"), values["name"], run)
     except PeError as error:
         raise in_options(error, encoding, given) from error
     except ArithmeticError as error:
@@ -125,6 +136,7 @@ def _generate(
     output: options.Output,
     dtype: str | None,
     name: str | None,
+    run: Run,
 ) -> None:
     if dtype is not None and "dtype" not in encoding.own:
         dtype = derive.known("dtype", dtype, FLOATS)
@@ -134,6 +146,7 @@ def _generate(
         arguments = {**_arguments(encoding, given), **filled.arguments}
         _require_use(encoding, arguments, rows)
         table = build(encoding, arguments, rows, dtype=dtype, name=name)
+        table.run = run
     if dtype is not None and "dtype" not in encoding.own and table.holds_integers:
         raise PeError(f"--dtype {dtype}: this table holds whole numbers, leave --dtype out")
     words = [*command_words(encoding, given, rows, dtype=dtype, name=name), *filled.words]
@@ -153,6 +166,8 @@ def build(
     for n, most in LONGEST.items():
         if n in arguments and (arguments[n] or 0) > most:
             raise PeError(f"{n} {arguments[n]}: at most {most}, a single row would be too large")
+    if isinstance(rows, options.GraphChoice):
+        return _of_graphs(encoding, arguments, rows.shard, dtype, name)
     chosen = _asked(rows)
     if not chosen and not encoding.needs_rows:
         return WholeTable(as_tensors(encoding.function(**arguments), encoding.name), dtype, name)
@@ -173,6 +188,27 @@ def build(
         )
     pairs = chosen_pairs(encoding, rows) if rows is not None else {}
     return WholeTable(as_tensors(encoding.function(**arguments, **pairs), encoding.name), dtype, name)
+
+
+def _of_graphs(
+    encoding: Encoding, arguments: dict[str, Any], shard: str | None, dtype: str | None, name: str | None
+) -> Table:
+    """The table of one graph, or of the graphs of a dataset."""
+    from pe_cli.dataset_tables import DatasetTable, by_blocks
+    from pe_cli.structures import GraphDataset
+
+    dataset = arguments[encoding.sources[Source.GRAPH]]
+    if isinstance(dataset, GraphDataset) and by_blocks(encoding.function, arguments):
+        part = positions.parse_shard(shard) if shard else (0, 1)
+        return DatasetTable(encoding.name, encoding.function, arguments, dataset, dtype, name, part)
+    if shard:
+        what = (
+            "this form of the table has no rows that could be divided"
+            if isinstance(dataset, GraphDataset)
+            else "this is one graph, and only those of a dataset are divided"
+        )
+        raise PeError(f"{parameter('shard')} {shard}: {what}")
+    return WholeTable(as_tensors(encoding.function(**arguments), encoding.name), dtype, name)
 
 
 def _asked(rows: Any) -> dict[str, Any]:

@@ -127,6 +127,38 @@ class DistanceChoice(PairChoice):
     ] = None
 
 
+@dataclass(frozen=True)
+class GraphChoice:
+    """Which graphs of a dataset."""
+
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="Of a dataset, only the I-th (from 0) of N runs of graphs of nearly equal number.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Computing:
+    """Who computes the blocks of a table; the bytes are the same."""
+
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", metavar="N", min=1, help="Compute in N processes of this machine."),
+    ] = None
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            "--dask",
+            metavar="ADDRESS",
+            help="Compute on the Dask cluster whose scheduler is there; it runs what it is sent, so both must trust each other.",
+        ),
+    ] = None
+
+
 def declarations(group: type) -> list[inspect.Parameter]:
     """The Typer parameters of a group of options, under the group's heading."""
     signature = inspect.signature(group, eval_str=True)
@@ -152,6 +184,8 @@ HEADINGS = {
     RowChoice: "Rows",
     PairChoice: "Pairs",
     DistanceChoice: "Pairs",
+    GraphChoice: "Rows",
+    Computing: "Rows",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeAlias
@@ -14,8 +15,10 @@ from pe_cli.files.inputs import open_input
 from pe_cli.files.sources import holds_tensors, reading_tensors, split_spec
 from pe_cli.files.text import Opened, opened, unzipped, whole_text
 from pe_cli.signature import Source
+from pe_cli.structures.datasets import GraphDataset, Options, dataset_of_tensors, read_folder
 from pe_cli.structures.edge_lists import read_edge_list
 from pe_cli.structures.graph import Graph, Ids, Parallel, RawGraph, assembled
+from pe_cli.structures.graph6 import looks_like_graph6, read_graph6
 from pe_cli.structures.graph_documents import read_gml, read_graphml, read_node_link, read_pajek
 from pe_cli.structures.matrices import BANNER, from_array, from_source, read_matrix_market
 from pe_cli.structures.trees import (
@@ -67,12 +70,13 @@ def read_graph(
     num_nodes: int | None = None,
     ids: Ids = "auto",
     parallel: Parallel = "sum",
-) -> Graph:
-    """Read a graph from a file, or from standard input for `-`.
+) -> Graph | GraphDataset:
+    """Read a graph, or a dataset of graphs, from a file, from a folder, or from standard input for `-`.
 
     Formats, told by content: edge list (tabs, commas, semicolons or spaces; # and % comments; a header; .gz), Matrix
     Market, scipy .npz, edge_index or adjacency matrix in .npy, .npz, .h5 and .safetensors, GraphML, GML, Pajek,
-    node-link JSON.
+    node-link JSON. Datasets: edge_index with ptr or batch as PyTorch Geometric stores them, folders of TUDataset and OGB,
+    graph6 and sparse6.
 
     Parameters
     ----------
@@ -89,20 +93,36 @@ def read_graph(
     PeError
         For a file that cannot be read or understood: with the line, and what would work.
     """
+    found = _read(source, Options(directed, weights, num_nodes, parallel), ids)
+    if isinstance(found, GraphDataset):
+        if ids != "auto":
+            raise PeError(f"{parameter('ids')} {ids}: the nodes of a dataset are numbered, and rows are in their order")
+        return found
+    raw, label = found
+    return assembled(raw, label, directed=directed, num_nodes=num_nodes, ids=ids, parallel=parallel)
+
+
+def _read(source: str, options: Options, ids: Ids) -> GraphDataset | tuple[RawGraph, str]:
+    """A dataset, or the edges of one graph with the name of their file."""
     path, tensor = split_spec(source)
+    if os.path.isdir(path):
+        return read_folder(path, options)
+    if path.endswith("_A.txt") and os.path.exists(f"{path.removesuffix('A.txt')}graph_indicator.txt"):
+        return read_folder(os.path.dirname(path) or ".", options)
     with open_input(path) as stream:
         label = stream.label
         if holds_tensors(stream.peek(16)):
             with reading_tensors(stream, tensor) as tensors:
-                raw = from_source(tensors, weights)
-        elif tensor is not None:
+                dataset = dataset_of_tensors(tensors, options) if tensor in (None, "edge_index") else None
+                return dataset or (from_source(tensors, options.weights), label)
+        if tensor is not None:
             raise PeError(f"{label} is no file of tensors, so there is no {tensor!r} in it")
-        else:
-            with unzipped(stream) as file:
-                if not file.head and num_nodes is None:
-                    raise PeError(f"{label} is empty")
-                raw = _read_text(file, weights, ids)
-    return assembled(raw, label, directed=directed, num_nodes=num_nodes, ids=ids, parallel=parallel)
+        with unzipped(stream) as file:
+            if looks_like_graph6(file.head, label):
+                return read_graph6(file, options)
+            if not file.head and options.num_nodes is None:
+                raise PeError(f"{label} is empty")
+            return _read_text(file, options.weights, ids), label
 
 
 def _read_text(file: Opened, weights: str, ids: Ids) -> RawGraph:
@@ -172,7 +192,7 @@ def _recognised(text: str, label: str) -> str:
 
 
 # What encodings of graphs and of trees accept; on the command line a file is read.
-GraphLike: TypeAlias = Annotated[Graph | NDArray[Any] | list[Any], Source.GRAPH]
+GraphLike: TypeAlias = Annotated[Graph | GraphDataset | NDArray[Any] | list[Any], Source.GRAPH]
 ForestLike: TypeAlias = Annotated[Forest | NDArray[Any] | list[Any], Source.FOREST]
 
 
@@ -185,6 +205,8 @@ def as_graph(given: GraphLike) -> Graph:
     """
     if isinstance(given, Graph):
         return given
+    if isinstance(given, GraphDataset):
+        return given.whole()
     array = np.asarray(given)
     if not array.size:
         raise PeError(

@@ -189,6 +189,9 @@ def rrwp(
     return of_nodes(graph, {"rrwp": tensors["rrwp_val"][own], **tensors}, {"pairs": pairs}, graph.doubts)
 
 
+rrwp.only_whole = ("form", "sparse")  # type: ignore[attr-defined]  # the number of pairs is not known beforehand
+
+
 def heat_kernel(
     graph: GraphLike, times: Floats, *, norm: HeatNorm = "none", drop: Modes = "zeros", space_dim: int = 0
 ) -> Tensors:

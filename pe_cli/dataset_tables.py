@@ -1,0 +1,177 @@
+"""The encoding of each graph of a dataset, as tensors whose shapes are known at once and whose rows come in blocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.files import TensorSpec
+from pe_cli.numerics.dtypes import numpy_dtype, round_to
+from pe_cli.parallel import Run
+from pe_cli.progress import step
+from pe_cli.structures.graph import Graph
+from pe_cli.tables import SMALL_RANGE, Block, Table, as_tensors, renamed, stored_dtype
+
+if TYPE_CHECKING:
+    from pe_cli.structures.datasets import GraphDataset
+
+MOST_GRAPHS, MOST_NODES, MOST_EDGES, MOST_PAIRS = 2048, 1 << 16, 1 << 19, 1 << 21  # of a block
+SHOWN_NODES = 256  # of the first graphs, in a picture
+EXAMPLE = (3, 1)  # sizes of graphs whose numbers of nodes, graphs and pairs all differ
+
+
+class DatasetTable(Table):
+    """The encoding `function` of the graphs `first` to `last - 1` of a dataset.
+
+    Tensors have a row for each node, for each graph, or for each pair of nodes of a graph; which, two tiny graphs show.
+    """
+
+    run: Run = map
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        arguments: Mapping[str, Any],
+        dataset: GraphDataset,
+        dtype: str | None,
+        key: str | None = None,
+        shard: tuple[int, int] = (0, 1),
+    ) -> None:
+        self._name, self._function, self._dataset = name, function, dataset
+        self._graph = next(n for n, value in arguments.items() if value is dataset)
+        self._arguments = {n: value for n, value in arguments.items() if value is not dataset}
+        index, count = shard
+        self._first, self._last = len(dataset) * index // count, len(dataset) * (index + 1) // count
+        sizes = dataset.sizes[self._first : self._last]
+        self._starts = {
+            "nodes": np.concatenate([[0], np.cumsum(sizes)]),
+            "graphs": np.arange(len(sizes) + 1),
+            "pairs": np.concatenate([[0], np.cumsum(sizes**2)]),
+        }
+        example = self._call(
+            Graph(
+                sum(EXAMPLE),
+                np.array([[0], [1]]),
+                directed=dataset.directed,
+                ptr=np.cumsum((0, *EXAMPLE)),
+                largest=dataset.largest,
+            )
+        )
+        rows = {sum(EXAMPLE): "nodes", len(EXAMPLE): "graphs", sum(n * n for n in EXAMPLE): "pairs"}
+        self._names = renamed(example, key)
+        self._kinds = {n: rows[len(array)] for n, array in example.items() if n not in ("ptr", "pair_ptr")}
+        self._ptrs = {
+            self._names[n]: self._starts["nodes" if n == "ptr" else "pairs"]
+            for n in example
+            if n not in self._kinds
+        }
+        self.facts = {
+            "graphs": len(sizes),
+            "nodes": int(sizes.sum()),
+            "edges": int(dataset.edge_starts[self._last] - dataset.edge_starts[self._first]),
+            "largest_graph": dataset.largest,
+        }
+        self.warnings, self._not_finite = tuple(dataset.notes), Counter()
+        self._held: dict[str, list[NDArray[Any]]] = {}
+        self._told = False
+        self.specs = {}
+        for n, array in example.items():
+            name = self._names[n]
+            count = len(self._ptrs[name]) if name in self._ptrs else int(self._starts[self._kinds[n]][-1])
+            self.specs[name] = TensorSpec(name, stored_dtype(array.dtype, dtype), (count, *array.shape[1:]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a worker needs: neither the file nor the tables of where graphs begin."""
+        left_out = ("_dataset", "_starts", "_ptrs", "_held", "run")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
+
+    def blocks(self, names: tuple[str, ...]) -> Iterator[Block]:
+        for name in names:
+            if name in self._ptrs:
+                yield Block(name, 0, self._ptrs[name].astype(np.int64))
+        wanted = [n for n in self._kinds if self._names[n] in names]
+        if not wanted or not self.facts["graphs"]:
+            return
+        if all(n in self._held for n in wanted):
+            for n in wanted:
+                yield Block(self._names[n], 0, np.concatenate(self._held[n]))
+            return
+        # Where tensors are written one after the other, small ones are kept for their turn.
+        keep = [n for n in self._kinds if self._kinds[n] == "graphs" and n not in wanted]
+        ranges = list(self._ranges())
+        graphs = (self._dataset.block(first, last) for first, last in ranges)
+        counts: Counter[str] = Counter()
+        for (first, last), (rows, facts, warnings, not_finite) in zip(
+            ranges, self.run(self.computed, graphs), strict=True
+        ):
+            counts.update(facts)
+            self.warnings = tuple(dict.fromkeys((*self.warnings, *warnings)))
+            for n, array in rows.items():
+                if n in keep:
+                    self._held.setdefault(n, []).append(array)
+                if n in wanted:
+                    self._not_finite[self._names[n]] += not_finite.get(n, 0)
+                    yield Block(self._names[n], int(self._starts[self._kinds[n]][first - self._first]), array)
+            step("graphs", last - self._first, self.facts["graphs"])
+        if not self._told:
+            self._told = True
+            self.facts |= {name: count for name, count in counts.items() if name not in self.facts}
+        for n in wanted:
+            self._warn(self._names[n])
+
+    def computed(
+        self, graph: Graph
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, int], tuple[str, ...], dict[str, int]]:
+        """The rows of a block of graphs as they are stored, what is counted, what is said, and how many are not finite."""
+        tensors = self._call(graph)
+        rows = {
+            n: np.ascontiguousarray(round_to(tensors[n], numpy_dtype(self.specs[self._names[n]].dtype)))
+            for n in self._kinds
+        }
+        facts = {n: value for n, value in tensors.facts.items() if type(value) is int}
+        # Columns that a small graph does not have are NaN on purpose, in what it has one row of.
+        not_finite = {
+            n: int(array.size - np.count_nonzero(np.isfinite(array)))
+            for n, array in rows.items()
+            if self._kinds[n] != "graphs" and array.dtype.name in SMALL_RANGE
+        }
+        return rows, facts, tensors.warnings, not_finite
+
+    def sample(self, rows: int) -> dict[str, NDArray[Any]]:
+        last = self._first + max(
+            1, int(np.searchsorted(self._starts["nodes"], SHOWN_NODES, side="right")) - 1
+        )
+        tensors = self._call(self._dataset.block(self._first, min(last, self._last)))
+        return {self._names[n]: array for n, array in tensors.items()}
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        """Blocks of graphs, each of few enough nodes, edges and pairs."""
+        edges = (
+            self._dataset.edge_starts[self._first : self._last + 1] - self._dataset.edge_starts[self._first]
+        )
+        begin, end = 0, len(edges) - 1
+        while begin < end:
+            last = begin + MOST_GRAPHS
+            for starts, most in (
+                (self._starts["nodes"], MOST_NODES),
+                (edges, MOST_EDGES),
+                (self._starts["pairs"], MOST_PAIRS),
+            ):
+                last = min(last, int(np.searchsorted(starts, starts[begin] + most, side="right")) - 1)
+            last = min(max(last, begin + 1), end)
+            yield self._first + begin, self._first + last
+            begin = last
+
+    def _call(self, graph: Graph) -> Any:
+        return as_tensors(self._function(**{self._graph: graph}, **self._arguments), self._name)
+
+
+def by_blocks(function: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
+    """Whether the tensors of a dataset have shapes that are known before they are computed."""
+    name, value = getattr(function, "only_whole", (None, None))
+    return name is None or arguments.get(name) != value
