@@ -320,10 +320,10 @@ def spread_weights(matrices: Vectors) -> NDArray[np.bool_]:
     return np.asarray(weights.max(axis=(1, 2)) > SPREAD * least)
 
 
-def by_incidence(matrix: Vectors) -> tuple[Reals, Vectors, Reals] | None:
+def by_incidence(matrix: Vectors) -> tuple[Reals, Vectors, Reals, Reals] | None:
     """The eigenpairs of D - A from the singular values of its incidence matrix, columns sqrt(w) (e_i - e_j).
 
-    With how far each eigenvalue may be off. Squares of singular values keep the digits of small eigenvalues beside large
+    With how far each eigenvalue may be off, and the noise of eigenvectors. Squares of singular values keep the digits of small eigenvalues beside large
     ones, which those of the product have lost. None where it would take too long.
     """
     n = len(matrix)
@@ -334,12 +334,14 @@ def by_incidence(matrix: Vectors) -> tuple[Reals, Vectors, Reals] | None:
     incidence[row, edge], incidence[column, edge] = root, -root
     vectors, singular, _ = np.linalg.svd(incidence, full_matrices=False)
     vectors, singular = vectors[:, : n - 1][:, ::-1], singular[: n - 1][::-1]
-    doubt = 1e-12 * singular**2 + 1e-14 * singular * singular[-1]
+    noise = 2 * EPS * singular * singular[-1]
+    doubt = 1e-12 * singular**2 + 50 * noise
     null = np.full((n, 1), n**-0.5)
     return (
         np.concatenate([[0.0], singular**2]),
         np.concatenate([null, vectors], axis=1),
         np.concatenate([[0.0], doubt]),
+        np.concatenate([[0.0], noise]),
     )
 
 

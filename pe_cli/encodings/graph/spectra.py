@@ -35,6 +35,7 @@ NOISE, SPACE_NOISE = (
     64,
     4096,
 )  # times eps / gap: entries below are 0, in a single column or in a basis of an eigenspace
+MOST_NOISE = 1e-9  # that is taken for 0
 NEAR = 1e-12  # eps / gap above which columns are always refined
 
 
@@ -43,7 +44,8 @@ class Solved:
     """The smallest eigenpairs of components of one size, null vectors left out; ascending.
 
     Column `skipped + j` of `vectors` (b, s, r) belongs to `values` (b, j). Where these are all eigenvectors, `matrices`
-    are what they were made from. `doubt` (b, j) is how far an eigenvalue may be off, `gap_unit` (b,) eps times the norm.
+    are what they were made from. `doubt` (b, j) is how far an eigenvalue may be off, and `unit` (b, j) the noise of the
+    solver: an eigenvector may be off by about that over its distance to the nearest other eigenvalue.
     """
 
     stack: Stack
@@ -51,7 +53,7 @@ class Solved:
     vectors: Vectors
     skipped: int
     doubt: Reals
-    gap_unit: Reals
+    unit: Reals
     matrices: Vectors | None
     complete: bool = True
 
@@ -104,24 +106,28 @@ class Spectra:
         diagonal = self.matrix.diagonal[nodes]
         null = None if self.matrix.null is None else self.matrix.null[nodes]
         skipped = int(null is not None and bool(null[0, 0]))
-        unit = EPS * (2 * np.abs(diagonal).max(axis=1))
+        norm = 2 * np.abs(diagonal).max(axis=1, keepdims=True)
         if size == 1:
             one = np.ones((len(nodes), 1, 1), dtype=self.matrix.dtype)
             values = diagonal[:, skipped:]
-            return Solved(stack, values, one, skipped, np.zeros_like(values), unit, None)
+            return Solved(stack, values, one, skipped, np.zeros_like(values), np.zeros_like(values), None)
         self.solvers.add("dense")
         matrices = self.members.dense(self.matrix.off, nodes)
         matrices[:, np.arange(size), np.arange(size)] = diagonal
         values, vectors = np.linalg.eigh(matrices)
         if null is not None:
             solvers.part_from_null_vector(matrices, null, values, vectors)
-        doubt = np.repeat(solvers.TIE * unit[:, None] / EPS, size, axis=1)
+        else:
+            values[np.abs(values) <= solvers.TIE * norm] = 0
+        doubt, unit = (np.repeat(share * norm, size, axis=1) for share in (solvers.TIE, EPS))
         if self.matrix.combinatorial:
             for item in np.flatnonzero(solvers.spread_weights(matrices)):
                 found = solvers.by_incidence(matrices[item])
                 if found is not None:
-                    values[item], vectors[item], doubt[item] = found
-        return Solved(stack, values[:, skipped:], vectors, skipped, doubt[:, skipped:], unit, matrices)
+                    values[item], vectors[item], doubt[item], unit[item] = found
+        return Solved(
+            stack, values[:, skipped:], vectors, skipped, doubt[:, skipped:], unit[:, skipped:], matrices
+        )
 
     def _large(self, stack: Stack) -> Solved:
         nodes = stack.nodes[0]
@@ -142,7 +148,7 @@ class Spectra:
             pairs.vectors[None],
             0,
             doubt[None],
-            np.array([EPS * bound]),
+            np.full((1, len(pairs.values)), EPS * bound),
             None,
             pairs.complete,
         )
@@ -337,9 +343,8 @@ class _Part:
         low_gap = values[self.member, self.first] - low
         high_gap = high - values[self.member, np.minimum(end, values.shape[1]) - 1]
         gap = np.minimum(low_gap, high_gap)
-        return np.asarray(
-            self.solved.gap_unit[self.member] / np.maximum(gap, self.solved.gap_unit[self.member])
-        )
+        unit = self.solved.unit[self.member, self.place]
+        return np.divide(unit, gap, out=np.ones_like(unit), where=gap > unit)
 
     def _columns(self, which: Order, offset: int = 0) -> Vectors:
         column = self.solved.skipped + self.first[which] + offset
@@ -365,7 +370,7 @@ class _Part:
     def _single(self, noise: Reals, finish: Finish | None, nodes: Order, values: Reals) -> Vectors:
         rows = self._columns(np.arange(len(self.member)))
         near = noise > NEAR
-        limit = np.where(near, NOISE * (EPS + noise * noise), NOISE * noise)
+        limit = np.minimum(np.where(near, NOISE * (EPS + noise * noise), NOISE * noise), MOST_NOISE)
         doubtful = near | _depends_on_noise(
             rows, finish(rows, values, nodes) if finish else rows, ROUND * noise, limit
         )
@@ -385,7 +390,7 @@ class _Part:
             vectors[:, :, column] = self._refined(one, np.ascontiguousarray(vectors[:, :, column]))
         turn = self.place - self.first
         basis = canonical_basis(vectors, int(turn.max()) + 1)
-        return _quiet(np.asarray(basis[inverse, :, turn]), np.minimum(SPACE_NOISE * noise, 1e-9))
+        return _quiet(np.asarray(basis[inverse, :, turn]), np.minimum(SPACE_NOISE * noise, MOST_NOISE))
 
 
 def _kept(solved: Solved, most: int) -> NDArray[np.bool_]:
