@@ -21,8 +21,17 @@ def looks_like_graph6(head: bytes, label: str) -> bool:
     """Whether the first bytes, or the name of the file, are those of graph6 or sparse6."""
     if head.startswith(HEADERS) or label.removesuffix(".gz").endswith((".g6", ".s6")):
         return True
-    line = head.split(b"\n")[0].strip().removeprefix(b":")
-    return bool(line) and all(LOW <= byte <= HIGH for byte in line)
+    line = head.split(b"\n")[0].strip()
+    body = line.removeprefix(b":")
+    if not body or min(body) < LOW or max(body) > HIGH:
+        return False
+    if line != body:
+        return True
+    try:
+        size, used = _order(body, label)
+    except PeError:
+        return False
+    return len(body) - used == -(-_pairs(size) // 6)
 
 
 def read_graph6(file: Opened, options: Options) -> GraphDataset:

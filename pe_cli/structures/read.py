@@ -96,7 +96,9 @@ def read_graph(
     found = _read(source, Options(directed, weights, num_nodes, parallel), ids)
     if isinstance(found, GraphDataset):
         if ids != "auto":
-            raise PeError(f"{parameter('ids')} {ids}: the nodes of a dataset are numbered, and rows are in their order")
+            raise PeError(
+                f"{parameter('ids')} {ids}: the nodes of a dataset are numbered, and rows are in their order"
+            )
         return found
     raw, label = found
     return assembled(raw, label, directed=directed, num_nodes=num_nodes, ids=ids, parallel=parallel)
@@ -114,7 +116,7 @@ def _read(source: str, options: Options, ids: Ids) -> GraphDataset | tuple[RawGr
         if holds_tensors(stream.peek(16)):
             with reading_tensors(stream, tensor) as tensors:
                 dataset = dataset_of_tensors(tensors, options) if tensor in (None, "edge_index") else None
-                return dataset or (from_source(tensors, options.weights), label)
+                return (from_source(tensors, options.weights), label) if dataset is None else dataset
         if tensor is not None:
             raise PeError(f"{label} is no file of tensors, so there is no {tensor!r} in it")
         with unzipped(stream) as file:

@@ -344,7 +344,7 @@ class _Part:
         high_gap = high - values[self.member, np.minimum(end, values.shape[1]) - 1]
         gap = np.minimum(low_gap, high_gap)
         unit = self.solved.unit[self.member, self.place]
-        return np.divide(unit, gap, out=np.ones_like(unit), where=gap > unit)
+        return np.asarray(np.divide(unit, gap, out=np.ones_like(unit), where=gap > unit), dtype=np.float64)
 
     def _columns(self, which: Order, offset: int = 0) -> Vectors:
         column = self.solved.skipped + self.first[which] + offset
