@@ -14,6 +14,7 @@ from pe_cli.files import provenance
 from pe_cli.files.sources import open_source, split_spec
 from pe_cli.inspect import describe_checkpoint
 from pe_cli.inspect.contents import FileReport, look_at
+from pe_cli.process import DIFFERENT
 
 
 def inspect_command(
@@ -42,6 +43,12 @@ def inspect_command(
         int | None,
         typer.Option("--seq-len", metavar="N", min=1, help="Of a configuration: the length that is served."),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Of a model folder: exit 1 where its files contradict each other (findings)."
+        ),
+    ] = False,
     json: Json = False,
     plot: Plot = None,
     force: Force = False,
@@ -50,7 +57,8 @@ def inspect_command(
 
     For a table: its shape, its numbers, its picture, and the encoding, layout and parameters that reproduce it, with
     what remains in units of the stored precision. For a checkpoint: its position tensors, from the headers. For a
-    config.json: the scheme, every value with where it came from, and the wavelengths.
+    config.json: the scheme, every value with where it came from, and the wavelengths. For a model folder also what
+    contradicts itself between configuration, weights and tokenizer: --strict makes that a check.
 
     \b
     Example:
@@ -60,8 +68,12 @@ def inspect_command(
         if tensor or values:
             raise PeError(f"{source} is a configuration: --tensor and --values are for files of tensors")
         which = {"component": component, "layer_type": layer_type, "seq_len": seq_len}
-        _inspect_model(source, which, json=json, plot=plot, force=force)
+        found = _inspect_model(source, which, json=json, plot=plot, force=force)
+        if strict and found:
+            raise typer.Exit(DIFFERENT)
         return
+    if strict:
+        raise PeError(f"{source} is a file of tensors: --strict is for model folders and configurations")
     if component or layer_type or seq_len:
         raise PeError(
             f"{source} is a file of tensors: --component, --layer-type and --seq-len are for configurations"
@@ -94,11 +106,22 @@ def _is_configuration(source: str) -> bool:
     return head.removeprefix(BOM_UTF8).lstrip()[:1] == b"{" and b"\0" not in head
 
 
-def _inspect_model(source: str, which: dict[str, Any], *, json: bool, plot: str | None, force: bool) -> None:
-    from pe_cli.models.describe import inspect_config
+def _inspect_model(
+    source: str, which: dict[str, Any], *, json: bool, plot: str | None, force: bool
+) -> list[dict[str, Any]]:
+    """Show a configuration or a model folder; returns what contradicts itself in it."""
+    from pe_cli.extend.findings import findings
+    from pe_cli.models.describe import inspect_config, unresolved
 
-    report = inspect_config(source, **which)
+    found = [finding.as_dict() for finding in findings(source)]
+    try:
+        report = inspect_config(source, **which)
+    except PeError as error:
+        if not found:
+            raise
+        report = unresolved(source, error)
     report["tensors"] = _position_tensors(Path(source)) if Path(source).is_dir() else []
+    report["findings"] = found
     if plot:
         from pe_cli.render.plot import plot_model
 
@@ -109,6 +132,7 @@ def _inspect_model(source: str, which: dict[str, Any], *, json: bool, plot: str 
         from pe_cli.render.models import show_model
 
         show_model(report)
+    return found
 
 
 def _position_tensors(folder: Path) -> list[dict[str, Any]]:

@@ -109,7 +109,7 @@ def edited(data: dict[str, Any], edits: Sequence[Edit]) -> dict[str, Any]:
     return copy
 
 
-def _fields(section: dict[str, Any], tensor: str) -> dict[str, int]:
+def length_fields(section: dict[str, Any], tensor: str) -> dict[str, int]:
     """The length fields of a part that concern `tensor`: of two stacks, only its own."""
     side = re.search(r"(?:^|\.)(encoder|decoder)\.", tensor.lower())
     if re.search(r"[._][xyhw]_position", tensor.lower()):
@@ -129,7 +129,7 @@ def offset_of(tensor: str, rows: int, config: ModelConfig | None) -> tuple[int, 
             front = front_of_model(str(section.get("model_type")), section.get("pad_token_id"))
             if front is not None:
                 return front.rows, front.why
-            fields = _fields(section, tensor)
+            fields = length_fields(section, tensor)
             for field, value in fields.items():
                 if 0 <= rows - value <= MOST_OFFSET:
                     return rows - value, f"{field} {value} of {rows} rows" if rows > value else ""
@@ -145,7 +145,7 @@ def length_edits(
     Errors: the configuration has a length, and it is neither the rows nor the usable rows of the table.
     """
     for path, section in config.sections(tensor):
-        fields = _fields(section, tensor)
+        fields = length_fields(section, tensor)
         if not fields:
             kind = section.get("model_type")
             if path or kind in LENGTH_FIELD_OF:

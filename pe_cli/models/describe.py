@@ -53,6 +53,17 @@ def inspect_config(
     }
 
 
+def unresolved(spec: str, error: PeError) -> dict[str, Any]:
+    """The report of a configuration from which no table follows: why."""
+    config = read_configuration(spec)
+    return {
+        "schema": SCHEMA,
+        "file": config.file,
+        "model_type": config.model_type,
+        "tables": [{"error": str(error)}],
+    }
+
+
 def _plain(table: Resolved | PeError) -> dict[str, Any]:
     if isinstance(table, Resolved):
         return table_report(table)

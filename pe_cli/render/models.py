@@ -32,6 +32,14 @@ def show_model(report: Mapping[str, Any]) -> None:
             out.print(
                 f"{tensor['file']}:{tensor['name']}  {tensor['dtype']} {tensor['shape']}  {what}",
             )
+    for finding in report.get("findings", ()):
+        out.print()
+        out.print(f"contradiction: {finding['what']}", style="yellow")
+        out.print(
+            f"  between {' and '.join(finding['where'])}"
+            if len(finding["where"]) > 1
+            else f"  in {finding['where'][0]}"
+        )
 
 
 def _show(out: Console, table: Mapping[str, Any]) -> None:
