@@ -21,20 +21,28 @@ NOPE = "NoPE: these layers do not rotate, so they have no table"
 
 @dataclass(frozen=True)
 class Rope:
-    """The rotary parameters of one layer type, before they are read."""
+    """The rotary parameters of one layer type, before they are read.
+
+    block : where they lie in the configuration, dotted; path : the same for messages, as the file spells it
+    assumed : whether they are the defaults of the model class, because the file has none
+    outer : the parameters of all layer types, where these are nested in them
+    """
 
     values: Mapping[str, Any]
+    block: str
     path: str
     assumed: bool
     outer: Mapping[str, Any]
     fallback: Mapping[str, Any] = field(default_factory=dict)
 
     def find(self, ledger: KeyLedger, *keys: str) -> Setting | None:
-        for key in keys:
+        for index, key in enumerate(keys):
             if self.values.get(key) is not None:
+                same = (k for k in keys[index:] if self.values.get(k) == self.values[key])
+                ledger.keys_read.update(f"{self.block}.{k}" for k in same)
                 if self.assumed:
                     return Setting(self.values[key], ledger.known.described(), assumed=True)
-                return Setting(self.values[key], f"{self.path}.{key}")
+                return ledger.setting(f"{self.block}.{key}", self.values[key])
         return None
 
 
@@ -46,7 +54,7 @@ def layer_tables(ledger: KeyLedger) -> dict[str | None, Rope | None]:
     nested = {k: v for k, v in given.items() if _is_label(k, v, ledger)}
     if nested:
         tables: dict[str | None, Rope | None] = {
-            label: None if value is None else Rope(value, f"{path}.{label}", False, given)
+            label: None if value is None else Rope(value, f"{key}.{label}", f"{path}.{label}", False, given)
             for label, value in nested.items()
         }
         for label in known.labels:
@@ -55,12 +63,12 @@ def layer_tables(ledger: KeyLedger) -> dict[str | None, Rope | None]:
     if known.labels:
         listed = [kind for kind in ATTENTION if kind in layer_kinds(ledger)]
         labels = dict.fromkeys((*known.labels, *listed))
-        return {label: _flat(ledger, label, given, path) for label in labels}
+        return {label: _flat(ledger, label, given, key) for label in labels}
     if given:
-        return {None: Rope(given, path, False, {})}
+        return {None: Rope(given, key, path, False, {})}
     if known.rope:
-        return {None: Rope(known.rope, path, True, {})}
-    return {None: Rope({}, path, False, {})}
+        return {None: Rope(known.rope, key, path, True, {})}
+    return {None: Rope({}, key, path, False, {})}
 
 
 def _given(ledger: KeyLedger) -> tuple[str, Mapping[str, Any]]:
@@ -92,13 +100,18 @@ def _is_label(key: str, value: Any, ledger: KeyLedger) -> bool:
 
 def _assumed(known: Defaults, label: str) -> Rope | None:
     values = (known.rope or {}).get(label)
-    return None if values is None else Rope(values, f"rope_parameters.{label}", True, {})
+    return (
+        None
+        if values is None
+        else Rope(values, f"rope_parameters.{label}", f"rope_parameters.{label}", True, {})
+    )
 
 
-def _flat(ledger: KeyLedger, label: str, given: Mapping[str, Any], path: str) -> Rope | None:
+def _flat(ledger: KeyLedger, label: str, given: Mapping[str, Any], block: str) -> Rope | None:
     """Flat parameters in a model whose layer types differ: the class applies them to some of the types."""
+    path = ledger.config.key(block)
     if label not in ledger.known.labels:
-        return Rope({}, path, False, {})
+        return Rope({}, block, path, False, {})
     default = _assumed(ledger.known, label)
     if default is None or not given:
         return default
@@ -107,12 +120,12 @@ def _flat(ledger: KeyLedger, label: str, given: Mapping[str, Any], path: str) ->
             ledger.warn(
                 f"{path}.type is used; {ledger.known.name} in {ledger.known.source} reads rope_type only"
             )
-        return Rope(given, path, False, {}, default.values)
+        return Rope(given, block, path, False, {}, default.values)
     if not ledger.known.scaled:
         ledger.warn(
             f"{ledger.config.file}: {path} is not by layer type, and {ledger.known.name} does not read it"
         )
-    return Rope({}, path, False, {}, default.values)
+    return Rope({}, block, path, False, {}, default.values)
 
 
 def label_of(ledger: KeyLedger, tables: Mapping[str | None, Rope | None], asked: str | None) -> str | None:

@@ -10,6 +10,7 @@ All of it is data, in the folder `data`:
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -41,6 +42,7 @@ class Defaults:
     components: dict[str, str] = field(default_factory=dict)
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
     layout: str = "half"
+    pairing: str = ""
     axial: bool = False
     interleaved: bool = False
     theta_ignored: bool = False
@@ -140,6 +142,7 @@ def defaults(model_type: str) -> Defaults:
         components=entry.get("components", {}),
         parts=entry.get("parts", {}),
         layout=entry.get("layout", "half"),
+        pairing=entry.get("pairing", ""),
         axial=entry.get("axial", False),
         interleaved=entry.get("interleaved", False),
         theta_ignored=bool(entry.get("rope")) and entry.get("theta_ignored", False),
@@ -174,3 +177,29 @@ def part_defaults(outer: str, key: str, model_type: str, *, given: bool) -> Defa
 def known_types() -> list[str]:
     """Every model type of which something is known."""
     return [*data("transformers")["models"], *data("remote"), *_entries_of_schemes()]
+
+
+def is_misspelt(typed: str, name: str) -> bool:
+    """Whether `typed` can be `name` with a slip: one letter added, left out, changed or two exchanged.
+
+    A first letter or a digit that differs is no slip: flava is not llava, and qwen4 is not qwen3.
+    """
+    a, b = (re.sub(r"[-_. ]", "", word.lower()) for word in (typed, name))
+    if a == b:
+        return True
+    if min(len(a), len(b)) < 4 or a[0] != b[0] or re.findall(r"\d+", a) != re.findall(r"\d+", b):
+        return False
+    return _slips(a, b) <= (2 if min(len(a), len(b)) >= 8 else 1)
+
+
+def _slips(a: str, b: str) -> int:
+    """The distance of Damerau and Levenshtein, neighbours exchanged counting once."""
+    rows = [list(range(len(b) + 1))]
+    for i, x in enumerate(a, 1):
+        row = [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (x != y)))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                row[-1] = min(row[-1], rows[-2][j - 2] + 1)
+        rows.append(row)
+    return rows[-1][-1]

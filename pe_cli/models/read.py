@@ -13,20 +13,6 @@ from pe_cli.models.model_types import data
 
 NAMES = ("config.json", "params.json", "transformer/config.json")
 GGUF_MAGIC = b"GGUF"
-# A Mistral or Meta `params.json` names the same things otherwise.
-PARAMS_NAMES = {
-    "dim": "hidden_size",
-    "n_heads": "num_attention_heads",
-    "n_layers": "num_hidden_layers",
-    "max_seq_len": "max_position_embeddings",
-}
-META_SCALING = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
 
 
 def is_gguf(spec: str) -> bool:
@@ -44,10 +30,7 @@ def read_configuration(spec: str) -> Configuration:
     """
     path = str(_in_folder(Path(spec))) if spec != "-" and Path(spec).is_dir() else spec
     values = read_object(path)
-    found = Configuration(
-        "stdin" if spec == "-" else path, values, model_type=str(values.get("model_type") or "")
-    )
-    return _from_params(found) if "dim" in values and "n_heads" in values else found
+    return Configuration("stdin" if spec == "-" else path, values, model_type=str(values.get("model_type") or ""))
 
 
 def _in_folder(folder: Path) -> Path:
@@ -67,15 +50,6 @@ def _in_folder(folder: Path) -> Path:
     raise PeError(f"{folder}: there is no config.json in this folder")
 
 
-def _from_params(config: Configuration) -> Configuration:
-    """A Meta or Mistral `params.json` with the names of a `config.json`; Meta's own code stores complex numbers."""
-    values = {PARAMS_NAMES.get(key, key): value for key, value in config.values.items()}
-    if values.pop("use_scaled_rope", False):
-        scaling = dict(META_SCALING)
-        if "rope_scaling_factor" in values:
-            scaling["factor"] = values["rope_scaling_factor"]
-        values["rope_scaling"] = scaling
-    return Configuration(config.file, values, model_type=config.model_type or "meta_llama")
 
 
 def preset_names() -> list[str]:

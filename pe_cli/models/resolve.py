@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from inspect import signature
 from math import prod
 from typing import Any
@@ -17,11 +17,14 @@ from pe_cli.models import extra_tables, layers, scalings, sizes
 from pe_cli.models.axes import axial_arguments, axis_count, is_axial, section_arguments
 from pe_cli.models.configuration import Configuration, choose
 from pe_cli.models.diffusion import CLASS_KEY, resolve_denoiser
-from pe_cli.models.model_types import data, has_schemes, known_types
+from pe_cli.models.model_types import data, has_schemes, is_misspelt, known_types
 from pe_cli.models.read import is_gguf, preset_configuration, read_configuration
 from pe_cli.models.resolved import EVERY_LENGTH, KeyLedger, Resolved
 from pe_cli.models.schemes import chosen_scheme, from_scheme, labels_of, warn_of_silence
+from pe_cli.models.unread import unread_keys
 from pe_cli.signature import Tensors
+
+ADJACENT_LAYOUTS = frozenset({"adjacent", "interleaved", "complex"})
 
 
 def resolve(
@@ -116,36 +119,14 @@ def _rotary(
 ) -> Resolved:
     tables = layers.layer_tables(ledger)
     label = layers.label_of(ledger, tables, layer_type)
-    rope = tables[label]
-    assert rope is not None
-    name, _ = scalings.scaling_type(ledger, rope)
-    dim, partial = sizes.width(ledger, rope, label, name)
-    parameters: dict[str, Any] = {"dim": dim, "base": sizes.base(ledger, rope, label)}
-    axial = is_axial(ledger)
-    if dim % 2 and not axial and partial is None:
-        # An odd width has (width + 1) / 2 pairs and the odd number in its exponents.
-        parameters |= {"dim": 2 * dim, "partial": 0.5}
-        ledger.origins["partial"] = f"the odd width {dim} as half of {2 * dim}"
-    if name != "none":
-        parameters["scaling"] = name
-        ledger.origins["scaling"] = rope.path if not rope.assumed else ledger.known.described()
-    if partial is not None:
-        parameters["partial"] = partial
-    parameters |= scalings.scaling(ledger, rope, name, seq_len)
-    if seq_len is not None and name not in scalings.BY_LENGTH:
+    parameters, scaled = _rope_arguments(ledger, tables, label, seq_len, truncate)
+    extra = extra_tables.tables(ledger, tables)
+    _read_other_layers(ledger, tables, label)
+    unread = unread_keys(ledger, unscaled="scaling" not in parameters)
+    _judge(ledger, unread)
+    if seq_len is not None and not scaled and not unread:
         ledger.note(_same_at_every_length(seq_len))
-    if truncate is not None:
-        if name != "yarn":
-            raise PeError(f"{ledger.config.file}: --truncate is for YaRN, and this model's scaling is {name}")
-        parameters["truncate"] = truncate
-        ledger.origins["truncate"] = "--truncate" if truncate else "--no-truncate"
-        ledger.warnings[:] = [w for w in ledger.warnings if "--truncate gives" not in w]
-    parameters["layout"] = ledger.known.layout
-    ledger.origins["layout"] = _layout_origin(ledger)
-    if axial:
-        parameters |= axial_arguments(ledger, dim)
-    else:
-        parameters |= section_arguments(ledger, rope, dim)
+    axial = is_axial(ledger)
     longest = ledger.geometry("max_position_embeddings")
     longest_len = ledger.whole(longest) if longest else None
     return Resolved(
@@ -161,9 +142,89 @@ def _rotary(
         trained_length=_trained_length(parameters, longest_len),
         warnings=tuple(ledger.warnings),
         notes=tuple(ledger.notes),
-        extra_tables=extra_tables.tables(ledger, tables),
+        extra_tables=extra,
         axes=axis_count(parameters) if axial else 1,
+        unread=unread,
+        pairing=_pairing(ledger),
     )
+
+
+def _rope_arguments(
+    ledger: KeyLedger,
+    tables: Mapping[str | None, layers.Rope | None],
+    label: str | None,
+    seq_len: int | None,
+    truncate: bool | None,
+) -> tuple[dict[str, Any], bool]:
+    """The arguments of `rope` for one layer type, and whether they depend on the length."""
+    rope = tables[label]
+    assert rope is not None
+    name, _ = scalings.scaling_type(ledger, rope)
+    dim, partial = sizes.width(ledger, rope, label, name)
+    parameters: dict[str, Any] = {"dim": dim, "base": sizes.base(ledger, rope, label)}
+    axial = is_axial(ledger)
+    if dim % 2 and not axial and partial is None:
+        # An odd width has (width + 1) / 2 pairs and the odd number in its exponents.
+        parameters |= {"dim": 2 * dim, "partial": 0.5}
+        ledger.origins["partial"] = f"the odd width {dim} as half of {2 * dim}"
+    if name != "none":
+        parameters["scaling"] = name
+        ledger.origins["scaling"] = rope.path if not rope.assumed else ledger.known.described()
+    if partial is not None:
+        parameters["partial"] = partial
+    parameters |= scalings.scaling(ledger, rope, name, seq_len, dim)
+    if truncate is not None:
+        if name != "yarn":
+            raise PeError(f"{ledger.config.file}: --truncate is for YaRN, and this model's scaling is {name}")
+        parameters["truncate"] = truncate
+        ledger.origins["truncate"] = "--truncate" if truncate else "--no-truncate"
+        ledger.warnings[:] = [w for w in ledger.warnings if "--truncate gives" not in w]
+    parameters["layout"] = ledger.config.layout or ledger.known.layout
+    ledger.origins["layout"] = _layout_origin(ledger)
+    if axial:
+        parameters |= axial_arguments(ledger, dim)
+    else:
+        parameters |= section_arguments(ledger, rope, dim)
+    return parameters, name in scalings.BY_LENGTH
+
+
+def _read_other_layers(
+    ledger: KeyLedger, tables: Mapping[str | None, layers.Rope | None], label: str | None
+) -> None:
+    """Count the keys that the tables of other layer types read as read."""
+    for other, rope in tables.items():
+        if other != label and rope is not None:
+            scratch = KeyLedger(ledger.config)
+            scratch.keys_read = ledger.keys_read
+            with suppress(PeError):
+                _rope_arguments(scratch, tables, other, 1, None)
+
+
+def _judge(ledger: KeyLedger, unread: tuple[str, ...]) -> None:
+    """Name the keys that were not read; raise where nothing else is known of the model."""
+    config, keys = ledger.config, ", ".join(unread)
+    if not ledger.known.known and config.model_type:
+        if unread:
+            raise PeError(
+                f"{config.file}: model type {config.model_type!r} is not known here, and the file has position settings that "
+                f"pe does not understand: {keys}; make the table with `pe gen rope` once you know what they do"
+            )
+        ledger.warn(
+            f"{config.file}: model type {config.model_type!r} is not known here; it is read as a plain rotary model, "
+            "since every position setting in it is understood"
+        )
+    elif unread:
+        ledger.warn(
+            f"{config.file}: {keys} {'looks' if len(unread) == 1 else 'look'} like position settings and had no part in "
+            "this table: check that the model does not use them"
+        )
+
+
+def _pairing(ledger: KeyLedger) -> str:
+    """The channels that attention turns together, which a table stored in halves does not always tell."""
+    if ledger.config.layout:
+        return "adjacent" if ledger.config.layout in ADJACENT_LAYOUTS else "half"
+    return ledger.known.pairing or ("adjacent" if ledger.known.layout in ADJACENT_LAYOUTS else "half")
 
 
 def _same_at_every_length(seq_len: int) -> str:
@@ -180,6 +241,8 @@ def _trained_length(parameters: Mapping[str, Any], longest: int | None) -> int |
 
 
 def _layout_origin(ledger: KeyLedger) -> str:
+    if ledger.config.layout:
+        return f"{ledger.config.file}, for {ledger.known.name or ledger.config.model_type}"
     if not ledger.known.known:
         return "halves, as most models store it; the model type is not known here"
     return f"{ledger.known.module or ledger.known.name}, {ledger.known.source}"
@@ -199,20 +262,18 @@ def _must_rotate(ledger: KeyLedger) -> None:
         "rope_ratio",
         "qk_rope_head_dim",
     )
-    if any(key in config.values for key in keys):
-        if config.model_type:
-            ledger.warn(
-                f"{config.file}: model type {config.model_type!r} is not known here; it is read as a plain rotary model"
-            )
+    if any(config.values.get(key) is not None for key in keys):
         return
     if not config.model_type:
         raise PeError(
             f"{config.file}: there is no model_type and no rope_theta in it, so nothing says which encoding the model uses"
         )
-    near = difflib.get_close_matches(config.model_type, known_types(), n=1, cutoff=0.6)
+    near = [name for name in known_types() if is_misspelt(config.model_type, name)]
     remedy = f"did you mean {near[0]!r}?" if near else "if it rotates, add rope_theta to the file"
+    settings = unread_keys(ledger, unscaled=True)
+    found = f" (position settings in it: {', '.join(settings)})" if settings else ""
     raise PeError(
-        f"{config.file}: no rotary parameters in it, and model type {config.model_type!r} is not known here; {remedy}"
+        f"{config.file}: no rotary parameters in it, and model type {config.model_type!r} is not known here{found}; {remedy}"
     )
 
 

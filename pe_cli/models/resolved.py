@@ -9,6 +9,7 @@ from typing import Any
 
 from pe_cli.errors import PeError
 from pe_cli.models.configuration import Configuration
+from pe_cli.models.spellings import value_at
 
 EVERY_LENGTH = "at every length"  # origin of LongRoPE's policy where a file has one list of divisors
 # What other configurations call the same thing, tried after the model class's own name for it.
@@ -83,6 +84,8 @@ class Resolved:
     warnings : what was assumed, and where the file and the model's code disagree
     notes : what else to know
     layer_type, layer_types : the one resolved, and all that have a table
+    unread : keys of the file that look like position settings and that nothing read
+    pairing : half or adjacent: the channels that attention turns together
     axes : coordinates of a position; more than one in vision towers
     max_position : the length up to which the model says it works; trained_length : that before any scaling
     """
@@ -101,6 +104,8 @@ class Resolved:
     notes: tuple[str, ...] = ()
     extra_tables: tuple[ExtraTable, ...] = ()
     axes: int = 1
+    unread: tuple[str, ...] = ()
+    pairing: str | None = None
 
 
 class KeyLedger:
@@ -111,16 +116,27 @@ class KeyLedger:
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
         self.notes: list[str] = []
+        self.keys_read: set[str] = set()
+
+    def value(self, key: str) -> Any:
+        """The value of a key, dotted where it lies in a nested object; None where there is none."""
+        return value_at(self.config.values, key)
 
     def in_file(self, *keys: str) -> Setting | None:
         """The first of the keys (dotted ones reach into nested objects) that the file has and is not null."""
-        for key in keys:
-            value: Any = self.config.values
-            for part in key.split("."):
-                value = value.get(part) if isinstance(value, Mapping) else None
+        for index, key in enumerate(keys):
+            value = self.value(key)
             if value is not None:
-                return Setting(value, self.config.key(key))
+                self.keys_read.update(other for other in keys[index:] if self.value(other) == value)
+                return self.setting(key, value)
         return None
+
+    def setting(self, key: str, value: Any) -> Setting:
+        """A value of the file, or one that its format assumes."""
+        self.keys_read.add(key)
+        if key in self.config.assumed:
+            return Setting(value, self.known.described(), assumed=True)
+        return Setting(value, self.config.key(key))
 
     def geometry(self, name: str) -> Setting | None:
         """A size by its usual name: what the file calls it, else what the model class assumes."""

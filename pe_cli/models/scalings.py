@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError
 from pe_cli.models.layers import Rope
-from pe_cli.models.model_types import data
-from pe_cli.models.resolved import KeyLedger, Setting
+from pe_cli.models.model_types import data, is_misspelt
+from pe_cli.models.resolved import EVERY_LENGTH, KeyLedger, Setting
 from pe_cli.models.sizes import from_fields
 
 TYPES = {
@@ -17,8 +17,11 @@ TYPES = {
     "none": "none",
     "mrope": "none",
     "axial": "none",
+    "no_scaling": "none",
     "linear": "linear",
+    "ntk": "ntk-by-factor",
     "dynamic": "dynamic-ntk",
+    "qwen-dynamic-ntk": "qwen-dynamic-ntk",
     "xdrope": "dynamic-ntk",
     "yarn": "yarn",
     "deepseek_yarn": "yarn",
@@ -49,8 +52,9 @@ def scaling_type(ledger: KeyLedger, rope: Rope) -> tuple[str, Setting | None]:
             f"{ledger.config.file}: {found.origin} {found.value!r}: the model {refused[found.value]}, so no table follows from a configuration"
         )
     if found.value not in TYPES:
-        trouble = no_such("rope_type", found.value, TYPES)
-        raise PeError(f"{ledger.config.file}: {found.origin}: {trouble}")
+        near = [name for name in TYPES if is_misspelt(found.value, name)]
+        meant = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(TYPES)}"
+        raise PeError(f"{ledger.config.file}: {found.origin} {found.value!r} is not known here{meant}")
     name = TYPES[found.value]
     if found.value == "default":
         _warn_of_idle(ledger, rope, f"{found.origin} is 'default', which does not scale")
@@ -76,13 +80,16 @@ def _warn_of_idle(ledger: KeyLedger, rope: Rope, why: str) -> None:
 BY_LENGTH = {
     "longrope": "chooses its short or long factors by the length",
     "dynamic-ntk": "computes its base from the length",
+    "qwen-dynamic-ntk": "computes its base from the length",
 }
+# Scalings that are another one with parameters computed from their own: the name that `rope` has for it.
+COMPUTED = {"qwen-dynamic-ntk": "ntk", "ntk-by-factor": "longrope"}
 Reader = Callable[[KeyLedger, Rope, dict[str, Any]], None]
 
 
-def scaling(ledger: KeyLedger, rope: Rope, name: str, seq_len: int | None) -> dict[str, Any]:
+def scaling(ledger: KeyLedger, rope: Rope, name: str, seq_len: int | None, dim: int) -> dict[str, Any]:
     """The arguments of a scaling, each checked and noted."""
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = {"dim": dim}
     if name in BY_LENGTH:
         if seq_len is None:
             raise PeError(
@@ -92,6 +99,10 @@ def scaling(ledger: KeyLedger, rope: Rope, name: str, seq_len: int | None) -> di
         ledger.origins["seq_len"] = "--seq-len"
     if name in READERS:
         READERS[name](ledger, rope, arguments)
+    if name in COMPUTED:
+        arguments["scaling"] = COMPUTED[name]
+        arguments.pop("seq_len", None)
+    arguments.pop("dim")
     return arguments
 
 
@@ -101,6 +112,8 @@ def _take(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any], parameter: s
         return False
     arguments[parameter] = float(ledger.number(found))
     ledger.origins[parameter] = found.origin
+    if f"{rope.block}.{key}" in ledger.config.assumed:
+        ledger.assume(f"{rope.block}.{key}", found)
     return True
 
 
@@ -157,6 +170,47 @@ def _dynamic(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
 
 def _ntk(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     _need(ledger, rope, arguments, "factor", "alpha")
+
+
+def _qwen_dynamic(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
+    """The base times alpha^(d/(d-2)) with alpha = 2^ceil(log2(n / L) + 1) - 1, at least 1 (modeling_qwen.py, get_ntk_alpha)."""
+    trained = ledger.in_file("seq_length") or ledger.size("max_position_embeddings")
+    length = ledger.whole(trained)
+    alpha = 2.0 ** math.ceil(math.log2(arguments["seq_len"] / length) + 1) - 1
+    arguments["factor"] = max(alpha, 1.0)
+    ledger.origins["factor"] = (
+        f"2^ceil(log2({arguments['seq_len']} / {trained.origin} {length}) + 1) - 1, at least 1"
+    )
+
+
+def _ntk_by_factor(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
+    """The base times s and every frequency divided by s^(2/d), so pair i is divided by s^(2(i+1)/d).
+
+    With `mixed_b` pair i is divided by exp(a (i+1)^b), a = ln s / (d/2)^b. Source: NTKScalingRotaryEmbedding of vLLM,
+    modeling.py of Alibaba-NLP/new-impl.
+    """
+    _need(ledger, rope, arguments, "factor", "factor")
+    factor, half = arguments.pop("factor"), arguments["dim"] // 2
+    power = rope.find(ledger, "mixed_b")
+    if power is None:
+        divisors = tuple(factor ** ((pair + 1) / half) for pair in range(half))
+        rule = f"{factor:g}^(2(i+1)/{2 * half}) for pair i"
+    else:
+        b = ledger.number(power)
+        rate = math.log(factor) / half**b
+        divisors = tuple(math.exp(rate * (pair + 1) ** b) for pair in range(half))
+        rule = f"exp(a (i+1)^{b:g}) for pair i, a = ln {factor:g} / {half}^{b:g}"
+    longest = ledger.size("max_position_embeddings")
+    arguments |= {
+        "long_factor": divisors, "policy": "long", "original_len": ledger.whole(longest), "attention_factor": 1.0,
+    }  # fmt: skip
+    ledger.origins |= {
+        "long_factor": rule,
+        "policy": EVERY_LENGTH,
+        "original_len": longest.origin,
+        "attention_factor": "rope type ntk",
+    }
+    ledger.note(f"the divisors of rope type ntk, {rule}, are written as the factors of longrope")
 
 
 def _yarn(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
@@ -246,6 +300,8 @@ READERS: dict[str, Reader] = {
     "linear": _linear,
     "dynamic-ntk": _dynamic,
     "ntk": _ntk,
+    "ntk-by-factor": _ntk_by_factor,
+    "qwen-dynamic-ntk": _qwen_dynamic,
     "yarn": _yarn,
     "longrope": _longrope,
     "llama3": _llama3,
