@@ -45,16 +45,14 @@ def tables(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> tuple[
         found.append(temperature)
     layers = rotating(ledger, ropes)
     if layers is not None and not all(layers):
-        count = sum(layers)
-        found.append(
-            ExtraTable(
-                ROTATED_LAYERS,
-                f"{count} of {len(layers)} layers rotate, the others are NoPE",
-                {"layers": layers},
-                by="layer",
-            )
-        )
+        found.append(rotated_layers_table(layers))
     return tuple(found)
+
+
+def rotated_layers_table(layers: tuple[int, ...]) -> ExtraTable:
+    """The table of which layers rotate, where not all of them do."""
+    summary = f"{sum(layers)} of {len(layers)} layers rotate, the others are NoPE"
+    return ExtraTable(ROTATED_LAYERS, summary, {"layers": layers}, by="layer")
 
 
 def _temperature(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> ExtraTable | None:

@@ -1,12 +1,14 @@
 """GGUF metadata → the encoding that llama.cpp computes for the model.
 
-llama.cpp keeps no tables: it turns inside its kernels, NORM architectures in adjacent pairs, NEOX ones in halves.
+llama.cpp keeps no tables: it turns inside its kernels, adjacent pairs or halves, as `llama_model_rope_type` has it for
+each architecture (`data/llama_cpp.json`, with what else its code fixes and no key says).
 Scalings that its keys cannot say are tensors of divisors in the file: `rope_freqs.weight` (Llama 3.1 and later),
 `rope_factors_short.weight` and `rope_factors_long.weight` (LongRoPE).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,41 +16,37 @@ from pe_cli.errors import PeError, no_such
 from pe_cli.files.gguf import GgufHeader, read_header
 from pe_cli.files.inputs import open_input
 from pe_cli.files.sources import load_array
-from pe_cli.models.resolved import EVERY_LENGTH, Resolved
+from pe_cli.models.extra_tables import QUERY_TEMPERATURE, rotated_layers_table
+from pe_cli.models.model_types import data
+from pe_cli.models.resolved import EVERY_LENGTH, ExtraTable, Resolved
 
-# llama_model_rope_type: the architectures that turn adjacent pairs (NORM); all others turn halves (NEOX).
-ADJACENT = frozenset(
-    {
-        "llama", "llama4", "deci", "baichuan", "starcoder", "internlm2", "minicpm", "xverse", "command-r", "cohere2",
-        "olmo", "arctic", "deepseek", "deepseek2", "plm", "chatglm", "glm4", "granite", "granitemoe", "granitehybrid",
-        "chameleon", "bailingmoe", "neo-bert", "smollm3", "arcee", "ernie4_5", "ernie4_5-moe", "mistral3", "mistral4",
-    }
-)  # fmt: skip
-INTERLEAVED = frozenset({"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"})
 LEARNED = "position_embd.weight"
 FULL, SLIDING = "full_attention", "sliding_attention"
 DEFAULT_THETA = 10000.0
 T5_MAX_DISTANCE = 128
+ADJACENT, NO_ROTATION, INTERLEAVED = "NORM", "NONE", "IMROPE"
+# Keys below `rope.` that change no frequency in llama.cpp, or only those of other layers or other scalings.
+NO_EFFECT = ("rope.scaling.finetuned", "rope.freq_base_swa", "rope.dimension_count_swa", "rope.scaling.type")
 
 
 def resolve_gguf(spec: str, *, layer_type: str | None = None, seq_len: int | None = None) -> Resolved:
     """The encoding that the metadata and the factor tensors of a GGUF file describe."""
-    with open_input(spec) as stream:
-        header = read_header(stream)
-    return _Reading(spec, header).resolve(layer_type, seq_len)
+    return _opened(spec).resolve(layer_type, seq_len)
 
 
 def layer_labels(spec: str) -> list[str | None]:
     """The layer types that have a table of their own, or None for one table."""
-    with open_input(spec) as stream:
-        labels = _Reading(spec, read_header(stream)).labels
-    return list(labels) or [None]
+    return list(_opened(spec).labels) or [None]
 
 
 def longest(spec: str) -> int | None:
     """The longest context of the model."""
+    return _opened(spec).context
+
+
+def _opened(spec: str) -> _Reading:
     with open_input(spec) as stream:
-        return _Reading(spec, read_header(stream)).context
+        return _Reading(spec, read_header(stream))
 
 
 class _Reading:
@@ -59,27 +57,48 @@ class _Reading:
         self.arch = str(header.metadata.get("general.architecture") or "")
         if not self.arch:
             raise PeError(f"{spec}: there is no general.architecture in its metadata, so this is no model")
+        self.known = data("llama_cpp")
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
         self.notes: list[str] = []
+        self.keys_read: set[str] = set()
+
+    @property
+    def kind(self) -> str | None:
+        """How llama.cpp turns the architecture: NORM, NEOX, MROPE, IMROPE or NONE; None where it is not known here."""
+        conditional = self.known["conditional"].get(self.arch)
+        if conditional is not None:
+            return str(conditional["with dimension_sections" if self._sections() else "otherwise"])
+        return self.known["architectures"].get(self.arch)  # type: ignore[no-any-return]
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return (FULL, SLIDING) if self._value("rope.freq_base_swa") is not None else ()
+        """The layer types, where sliding layers have another base or no scaling."""
+        sliding = bool(self._whole("attention.sliding_window"))
+        own_base = self._value("rope.freq_base_swa") is not None
+        fixed_base = sliding and self.arch in self.known["sliding_base"]
+        scaled = self._value("rope.scaling.type") not in (None, "none") or self._value("rope.scaling.factor")
+        unscaled = sliding and self.arch in self.known["sliding_unscaled"] and scaled
+        return (FULL, SLIDING) if own_base or fixed_base or unscaled else ()
 
     @property
     def context(self) -> int | None:
         return self._whole("context_length")
 
     def resolve(self, layer_type: str | None, seq_len: int | None) -> Resolved:
-        labels = self.labels
-        label = self._label(labels, layer_type)
         other = self._not_rotary()
+        labels = () if other else self.labels
+        label = self._label(labels, layer_type)
         if other is not None:
             encoding, parameters = other
         else:
             encoding, parameters = "rope", self._rope(label == SLIDING, seq_len)
-        context = self.context
+        extra = () if other else self._extra_tables()
+        unread = () if other else self._unread(parameters)
+        if unread:
+            self.warnings.append(
+                f"{self.spec}: {', '.join(unread)} had no part in this table: check that the model does not use it"
+            )
         return Resolved(
             file=self.spec,
             encoding=encoding,
@@ -88,11 +107,22 @@ class _Reading:
             model_type=self.arch,
             layer_type=label,
             layer_types=labels,
-            max_position=context,
+            max_position=self.context,
             trained_length=self._trained_length(parameters),
             warnings=tuple(self.warnings),
             notes=tuple(self.notes),
+            extra_tables=extra,
+            unread=unread,
+            pairing=None if other else "adjacent" if self.kind == ADJACENT else "half",
         )
+
+    def _unread(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        prefix = f"{self.arch}.rope."
+        harmless = set(map(self._key, NO_EFFECT))
+        if "scaling" not in parameters or "policy" in parameters:
+            harmless |= {key for key in self.header.metadata if key.startswith(f"{prefix}scaling.")}
+        keys = (key for key in self.header.metadata if key.startswith(prefix))
+        return tuple(key for key in keys if key not in self.keys_read | harmless)
 
     def _trained_length(self, parameters: Mapping[str, Any]) -> int | None:
         """The context before scaling; rope_freqs.weight does not tell it."""
@@ -113,14 +143,10 @@ class _Reading:
         return asked
 
     def _not_rotary(self) -> tuple[str, dict[str, Any]] | None:
-        alibi = self._value("attention.max_alibi_bias")
-        if alibi:
-            heads = self._need("attention.head_count")
-            self.origins |= {
-                "heads": self._key("attention.head_count"),
-                "bias_max": self._key("attention.max_alibi_bias"),
-            }
-            return "alibi", {"heads": heads, "bias_max": float(alibi)}
+        """The encoding of a model that does not rotate. Raises PeError where it has none, or a learned table."""
+        alibi = self._alibi()
+        if alibi is not None:
+            return alibi
         buckets = self._value("attention.relative_buckets_count")
         if buckets:
             self.origins |= {
@@ -131,8 +157,19 @@ class _Reading:
                 "the learned bias is enc.blk.0.attn_rel_b.weight; decoder layers need --causal of `pe gen t5`"
             )
             return "t5", {"num_buckets": int(buckets), "max_distance": T5_MAX_DISTANCE}
-        if LEARNED in self.header.tensors:
-            raise PeError(f"{self.spec}: {self.arch} has a learned table: it lies in this file as {LEARNED}")
+        if LEARNED in self.header.tensors or self.arch in self.known["learned"]:
+            raise PeError(
+                f"{self.spec}: {self.arch} has a learned table, so it cannot be computed; it is the tensor {LEARNED} of the file"
+            )
+        if (
+            self.arch in self.known["switched_by_finetuned"]
+            and self._value("rope.scaling.finetuned") is False
+        ):
+            raise PeError(
+                f"{self.spec}: {self._key('rope.scaling.finetuned')} is false, with which llama.cpp does not rotate {self.arch}: "
+                "the model has no encoding of positions"
+            )
+        self._refuse_none()
         rotary = any(key.startswith(f"{self.arch}.rope.") for key in self.header.metadata)
         if not rotary and self._value("attention.head_count") is None:
             raise PeError(
@@ -140,14 +177,62 @@ class _Reading:
             )
         return None
 
+    def _alibi(self) -> tuple[str, dict[str, Any]] | None:
+        said = self._value("attention.max_alibi_bias")
+        layers = self.known["alibi_by_layers"].get(self.arch, {})
+        fixed = layers.get(str(self._whole("block_count"))) or self.known["alibi"].get(self.arch)
+        if not (said or fixed):
+            return None
+        heads = self._need("attention.head_count")
+        self.origins |= {
+            "heads": self._key("attention.head_count"),
+            "bias_max": self._key("attention.max_alibi_bias")
+            if said
+            else f"llama.cpp, fixed for {self.arch}",
+        }
+        return "alibi", {"heads": heads, "bias_max": float(said or fixed)}
+
+    def _refuse_none(self) -> None:
+        """Raise where llama.cpp does not rotate the architecture, or the model has no attention."""
+        recurrent = self.arch in self.known["no_positions"]["recurrent"]
+        attends = any(self._heads())
+        if recurrent or (not attends and self._value("attention.head_count") is not None):
+            raise PeError(
+                f"{self.spec}: {self.arch} is recurrent and has no encoding of positions: llama.cpp does not rotate it"
+            )
+        if self.kind == NO_ROTATION:
+            why = self.known["no_positions"]["others"].get(self.arch, "is listed without rotation")
+            raise PeError(
+                f"{self.spec}: {self.arch} {why}: llama.cpp does not rotate it, so there is no table"
+            )
+
+    def _heads(self) -> list[int]:
+        found = self._value("attention.head_count")
+        return [int(n) for n in found] if isinstance(found, (list, tuple)) else [int(found or 0)]
+
     def _rope(self, sliding: bool, seq_len: int | None) -> dict[str, Any]:
         parameters: dict[str, Any] = {"dim": self._width(sliding), "base": self._base(sliding)}
         if not sliding:
             parameters |= self._scaling(seq_len)
-        parameters["layout"] = "adjacent" if self.arch in ADJACENT else "half"
-        self.origins["layout"] = f"how llama.cpp turns {self.arch}"
-        parameters |= self._sections(parameters["dim"])
+        parameters["layout"] = "adjacent" if self.kind == ADJACENT else "half"
+        commit = self.known["source"]["commit"][:9]
+        self.origins["layout"] = f"how llama.cpp turns {self.arch} (llama_model_rope_type, {commit})"
+        if self.kind is None:
+            self.warnings.append(
+                f"architecture {self.arch!r} is not in llama.cpp's table of {commit}: that it turns halves is a guess"
+            )
+        sections = self._sections()
+        if sections and sum(sections) == parameters["dim"] // 2:
+            self.origins["sections"] = self._key("rope.dimension_sections")
+            parameters["sections"] = sections
+            if self.kind == INTERLEAVED:
+                self.origins["interleave_sections"] = self.origins["layout"]
+                parameters["interleave_sections"] = True
         return parameters
+
+    def _sections(self) -> tuple[int, ...]:
+        found = self._value("rope.dimension_sections")
+        return tuple(int(size) for size in found if size) if isinstance(found, (list, tuple)) else ()
 
     def _width(self, sliding: bool) -> int:
         suffix = "_swa" if sliding else ""
@@ -168,15 +253,22 @@ class _Reading:
         return width // heads
 
     def _base(self, sliding: bool) -> float:
-        key = "rope.freq_base_swa" if sliding else "rope.freq_base"
-        found = self._value(key)
+        if sliding:
+            found, fixed = self._value("rope.freq_base_swa"), self.known["sliding_base"].get(self.arch)
+            if found is not None:
+                self.origins["base"] = self._key("rope.freq_base_swa")
+                return float(found)
+            if fixed is not None:
+                self.origins["base"] = f"llama.cpp, fixed for the sliding layers of {self.arch}"
+                return float(fixed)
+        found = self._value("rope.freq_base")
         if found is None:
             self.origins["base"] = "the default of llama.cpp"
             self.warnings.append(
-                f"{self._key(key)} is not in {self.spec}: {DEFAULT_THETA:g} is the default of llama.cpp"
+                f"{self._key('rope.freq_base')} is not in {self.spec}: {DEFAULT_THETA:g} is the default of llama.cpp"
             )
             return DEFAULT_THETA
-        self.origins["base"] = self._key(key)
+        self.origins["base"] = self._key("rope.freq_base")
         return float(found)
 
     def _scaling(self, seq_len: int | None) -> dict[str, Any]:
@@ -186,40 +278,58 @@ class _Reading:
             return self._longrope(seq_len)
         kind = self._value("rope.scaling.type")
         factor = self._value("rope.scaling.factor") or self._value("rope.scale_linear")
-        if kind in (None, "none") and not factor:
+        if kind == "none" or (kind in (None, "linear") and float(factor or 1.0) == 1.0):
             return {}
-        if kind in (None, "linear"):
-            key = "rope.scaling.factor" if self._value("rope.scaling.factor") else "rope.scale_linear"
-            self.origins |= {"scaling": self._key("rope.scaling.type"), "factor": self._key(key)}
-            return {"scaling": "linear", "factor": float(factor or 1.0)}
-        if kind != "yarn":
+        if kind not in (None, "linear", "yarn"):
             raise PeError(
                 f"{self.spec}: {self._key('rope.scaling.type')} is {kind!r}; none, linear, yarn and longrope (with its tensors) are known"
             )
+        if kind != "yarn" or self._value("rope.scaling.yarn_ext_factor") == 0:
+            key = "rope.scaling.factor" if self._value("rope.scaling.factor") else "rope.scale_linear"
+            self.origins |= {"scaling": self._key("rope.scaling.type"), "factor": self._key(key)}
+            if kind is None:
+                self.origins["scaling"] = "the default of llama.cpp, where there is a factor"
+            return {"scaling": "linear", "factor": float(factor or 1.0)}
         return self._yarn(float(factor or 1.0))
 
     def _yarn(self, factor: float) -> dict[str, Any]:
-        original = self._whole("rope.scaling.original_context_length") or self._need("context_length")
-        arguments: dict[str, Any] = {"scaling": "yarn", "factor": factor, "original_len": original}
+        original = self._whole("rope.scaling.original_context_length")
         self.origins |= {
             "scaling": self._key("rope.scaling.type"),
             "factor": self._key("rope.scaling.factor"),
             "original_len": self._key("rope.scaling.original_context_length"),
         }
+        if original is None:
+            original = self._need("context_length")
+            self.origins["original_len"] = self._key("context_length")
+            self.warnings.append(
+                f"{self._key('rope.scaling.original_context_length')} is not in {self.spec}: {original}, the context_length, "
+                "is what llama.cpp takes"
+            )
+        arguments: dict[str, Any] = {"scaling": "yarn", "factor": factor, "original_len": original}
         for name in ("beta_fast", "beta_slow"):
             found = self._value(f"rope.scaling.yarn_{name}")
             if found is not None:
                 arguments[name] = float(found)
                 self.origins[name] = self._key(f"rope.scaling.yarn_{name}")
-        gain = self._value("rope.scaling.yarn_log_multiplier")
-        if gain:
-            arguments["attention_factor"] = 1.0
-            self.origins["attention_factor"] = (
-                f"{self._key('rope.scaling.yarn_log_multiplier')}: llama.cpp moves it to the softmax"
-            )
-            self.notes.append(f"the softmax scale is multiplied by (1 + {gain:g} ln {factor:g})²")
+        arguments |= self._magnitude(factor)
         self.notes.append("GGUF has no key for truncate: llama.cpp always rounds YaRN's range")
         return arguments
+
+    def _magnitude(self, factor: float) -> dict[str, Any]:
+        """What YaRN multiplies cosine and sine with, where it is not 0.1 ln(factor) + 1."""
+        gain = self._value("rope.scaling.yarn_log_multiplier")
+        if gain:
+            key = self._key("rope.scaling.yarn_log_multiplier")
+            self.origins["attention_factor"] = f"{key}: llama.cpp moves it to the softmax"
+            self.notes.append(f"the softmax scale is multiplied by (1 + {gain:g} ln {factor:g})²")
+            return {"attention_factor": 1.0}
+        for name in ("rope.scaling.yarn_attn_factor", "rope.scaling.attn_factor"):
+            times = self._value(name)
+            if times is not None and times != 1:
+                self.origins["attention_factor"] = f"{self._key(name)} times 0.1 ln(factor) + 1"
+                return {"attention_factor": float(times) * (0.1 * math.log(factor) + 1)}
+        return {}
 
     def _divisors(self, tensor: str) -> dict[str, Any]:
         factors = tuple(float(f) for f in load_array(self.spec, tensor=tensor).reshape(-1))
@@ -227,6 +337,8 @@ class _Reading:
             "scaling": f"tensor {tensor}",
             "long_factor": f"tensor {tensor}",
             "policy": EVERY_LENGTH,
+            "original_len": self._key("context_length"),
+            "attention_factor": "llama.cpp, with divisors",
         }
         self.notes.append(
             "the divisors of each frequency are in the file, so the scaling that made them is not needed"
@@ -247,14 +359,14 @@ class _Reading:
             )
         arguments: dict[str, Any] = {"scaling": "longrope", "seq_len": seq_len}
         self.origins |= {"scaling": "tensors rope_factors_*.weight", "seq_len": "--seq-len"}
-        for side in ("short", "long"):
-            tensor = f"rope_factors_{side}.weight"
+        for length in ("short", "long"):
+            tensor = f"rope_factors_{length}.weight"
             if tensor not in self.header.tensors:
                 raise PeError(f"{self.spec}: {tensor} is missing, though the other list of factors is there")
-            arguments[f"{side}_factor"] = tuple(
+            arguments[f"{length}_factor"] = tuple(
                 float(f) for f in load_array(self.spec, tensor=tensor).reshape(-1)
             )
-            self.origins[f"{side}_factor"] = f"tensor {tensor}"
+            self.origins[f"{length}_factor"] = f"tensor {tensor}"
         arguments["original_len"] = self._need("rope.scaling.original_context_length")
         arguments["attention_factor"] = float(self._value("rope.scaling.attn_factor") or 1.0)
         self.origins |= {
@@ -263,21 +375,46 @@ class _Reading:
         }
         return arguments
 
-    def _sections(self, dim: int) -> dict[str, Any]:
-        found = self._value("rope.dimension_sections")
-        sections = tuple(int(size) for size in found if size) if isinstance(found, (list, tuple)) else ()
-        if not sections or sum(sections) != dim // 2:
-            return {}
-        self.origins["sections"] = self._key("rope.dimension_sections")
-        if self.arch in INTERLEAVED:
-            self.origins["interleave_sections"] = f"how llama.cpp turns {self.arch}"
-            return {"sections": sections, "interleave_sections": True}
-        return {"sections": sections}
+    def _extra_tables(self) -> tuple[ExtraTable, ...]:
+        """Which layers rotate, and the temperature of queries, as llama.cpp fixes them."""
+        found = []
+        temperature = self.known["temperature"].get(self.arch)
+        strength, length = (self._value(f"attention.temperature_{name}") for name in ("scale", "length"))
+        where = "of the layers that do not rotate"
+        if strength and length:
+            temperature, where = {"strength": float(strength), "length": int(length)}, "of all layers"
+        if temperature is not None:
+            found.append(ExtraTable(QUERY_TEMPERATURE, f"queries {where} are multiplied", temperature))
+        rotating = self._rotating()
+        if rotating is not None and not all(rotating):
+            found.append(rotated_layers_table(rotating))
+        return tuple(found)
+
+    def _rotating(self) -> tuple[int, ...] | None:
+        layers, sliding = self._whole("block_count"), bool(self._whole("attention.sliding_window"))
+        if layers is None:
+            return None
+        still = self.known["every_fourth_is_still"].get(self.arch)
+        if still == "last" or (still == "first" and sliding):
+            return tuple(int((layer + (still == "last")) % 4 != 0) for layer in range(layers))
+        if self.arch in self.known["rotates_if_sliding"] and sliding:
+            return self._slides(layers)
+        return None
+
+    def _slides(self, layers: int) -> tuple[int, ...]:
+        """1 for each layer whose attention has a window."""
+        pattern = self._value("attention.sliding_window_pattern")
+        if isinstance(pattern, (list, tuple)) and pattern:
+            return tuple(int(bool(flag)) for flag in pattern)
+        period, dense_first = self.known["sliding_period"][self.arch]
+        period = int(pattern or period)
+        return tuple(int((layer if dense_first else layer + 1) % period != 0) for layer in range(layers))
 
     def _key(self, name: str) -> str:
         return f"{self.arch}.{name}"
 
     def _value(self, name: str) -> Any:
+        self.keys_read.add(self._key(name))
         return self.header.metadata.get(self._key(name))
 
     def _whole(self, name: str) -> int | None:
