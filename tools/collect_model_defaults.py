@@ -64,10 +64,7 @@ def collected() -> str:
             if "rope" not in entries.get(entry["components"][key], {}):
                 del entry["parts"][key]
     source = json.dumps(f"transformers {transformers.__version__}, configuration_*.py and modeling_*.py")
-    lines = (
-        f"{json.dumps(name)}:{json.dumps(entries[name], sort_keys=True)}"
-        for name in sorted(reachable(entries))
-    )
+    lines = (f"{json.dumps(name)}:{json.dumps(entries[name], sort_keys=True)}" for name in sorted(entries))
     return f'{{"source":{source},"models":{{\n{",".join(chr(10) + line for line in lines).lstrip()}\n}}}}\n'
 
 
@@ -175,6 +172,7 @@ def describe(cls: type[PreTrainedConfig], rotary: type | None) -> dict[str, Any]
     if rotary is not None:
         entry["rotary"] = rotary.__name__
     entry["layout"] = READ_FROM_SOURCE.get(cls.__name__) or (layout(rotary, config) if rotary else "half")
+    entry["pairing"] = pairing(cls)
     if rotary is not None and "slice(offset, length" in inspect.getsource(rotary):
         entry["interleaved"] = True
     sections = section_defaults(rotary)
@@ -336,16 +334,26 @@ def layout(rotary: type, config: PreTrainedConfig) -> str:
     return "half"
 
 
-def reachable(entries: dict[str, dict[str, Any]]) -> set[str]:
-    """The types with rotary parameters, and the composites from which one is reached."""
-    keep = {name for name, entry in entries.items() if "rope" in entry}
-    while True:
-        more = {
-            n for n, e in entries.items() if n not in keep and keep & set(e.get("components", {}).values())
-        }
-        if not more:
-            return keep
-        keep |= more
+def pairing(cls: type[PreTrainedConfig]) -> str:
+    """The channels that the attention of a text model turns together, read from the code that rotates queries."""
+    path = Path(inspect.getfile(cls)).with_name(
+        Path(inspect.getfile(cls)).name.replace("configuration_", "modeling_")
+    )
+    source = path.read_text() if path.exists() else ""
+    if "apply_rotary_pos_emb_interleave(" in source or "view_as_complex" in source:
+        return "adjacent"
+    body = function_body(source, "apply_rotary_pos_emb") or function_body(
+        source, "apply_rotary_position_embeddings"
+    )
+    rotation = re.search(r"\b(rotate_\w+)\(", body)
+    turned = function_body(source, rotation[1]) if rotation else body
+    return "adjacent" if re.search(r"::\s*2\]", turned) else "half"
+
+
+def function_body(source: str, name: str) -> str:
+    """The lines of one function of a file, its description left out; empty where it has none of that name."""
+    match = re.search(rf"^( *)def {name}\(.*?(?=^\1\S|\Z)", source, re.M | re.S)
+    return re.sub(r'""".*?"""', "", match[0], flags=re.S) if match else ""
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ LARGEST_FILE = 2**63 - 2**32  # with room for a header
 class Request:
     """A table to put out: `origins` says where a parameter came from, where that is not the command line.
 
+    `more` are fields of `--json` that this command adds.
     `remarks` are lines for stderr, each with the indent of its continuation; they come when the table is out, so that
     nothing is said of one that cannot be.
     """
@@ -40,6 +41,7 @@ class Request:
     origins: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     remarks: tuple[tuple[str, int], ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 def emit(request: Request) -> None:
@@ -122,6 +124,7 @@ def report(request: Request) -> dict[str, Any]:
         "origins": dict(request.origins),
         "facts": provenance.jsonable(table.facts),
         "warnings": [*table.warnings, *request.warnings],
+        **request.more,
         "output": request.output.output,
         "tensors": [
             {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape), "bytes": spec.nbytes}

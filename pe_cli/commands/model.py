@@ -138,7 +138,8 @@ def model_command(**values: Any) -> None:
     name = resolved.encoding if which.table == ENCODING_TABLE else which.table
     command = shlex.join(_command_words(which, rows, naming))
     remarks = tuple(_remarks(resolved, arguments))
-    emit(Request(name, table, command, arguments, output, resolved.origins, resolved.warnings, remarks))
+    more = {"unread": list(resolved.unread)}
+    emit(Request(name, table, command, arguments, output, resolved.origins, resolved.warnings, remarks, more))
 
 
 def _with_options(resolved: Resolved, which: Which, rows: Rows) -> dict[str, Any]:
@@ -213,6 +214,7 @@ def _model_facts(resolved: Resolved) -> dict[str, Any]:
         "component": resolved.component,
         "layer_type": resolved.layer_type,
         "max_position": resolved.max_position,
+        "pairing": resolved.pairing,
         "also": [table.name for table in resolved.extra_tables],
     }
     return {name: value for name, value in facts.items() if value}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pe_cli.errors import PeError, no_such
-from pe_cli.models.model_types import Defaults
+from pe_cli.models.model_types import Defaults, data
 from pe_cli.models.resolved import KeyLedger, Setting
 
 # Layer types that turn in every class that knows them, unless their parameters are null.
@@ -177,10 +177,49 @@ def no_layer_type(ledger: KeyLedger, asked: str, known: list[str]) -> PeError:
     )
 
 
+MOST_LAYERS = 100_000
+
+
 def layer_kinds(ledger: KeyLedger) -> list[str]:
-    """The type of each layer, where the file lists them."""
+    """The type of each layer, as the file lists them or else as the model class makes them; empty where neither says."""
     kinds = ledger.config.values.get("layer_types")
-    return [str(kind) for kind in kinds] if isinstance(kinds, list) else []
+    if isinstance(kinds, list):
+        return [str(kind) for kind in kinds]
+    rule = data("layers").get(ledger.config.model_type)
+    found = ledger.geometry("num_hidden_layers") if rule else None
+    return [] if found is None else _made(ledger, rule, layer_count(ledger, found))
+
+
+def layer_count(ledger: KeyLedger, found: Setting) -> int:
+    """The number of layers, which has to be one that a model can have."""
+    layers = ledger.whole(found)
+    if layers > MOST_LAYERS:
+        raise ledger.wrong(found, f"a number up to {MOST_LAYERS}", "32")
+    return layers
+
+
+def _made(ledger: KeyLedger, rule: Mapping[str, Any], layers: int) -> list[str]:
+    """The layer types that the class makes by a rule of `layers.json`."""
+    if "pattern" in rule:
+        kinds = [rule["pattern"][layer % len(rule["pattern"])] for layer in range(layers)]
+    else:
+        key, period = rule["period"]
+        found = ledger.in_file(key) if key else None
+        kinds = _by_period(ledger.whole(found) if found else period, layers)
+    if "prefix" in rule:
+        count, key, period = rule["prefix"]
+        dense, every = ledger.in_file(count), ledger.in_file(key)
+        first = ledger.whole(dense, positive=False) if dense else 0
+        kinds = [*_by_period(ledger.whole(every) if every else period, first), *kinds][:layers]
+    kinds[: len(rule.get("first", ()))] = rule.get("first", [])[:layers]
+    if "last" in rule and kinds:
+        kinds[-1] = rule["last"]
+    return kinds
+
+
+def _by_period(period: int, layers: int) -> list[str]:
+    """Sliding layers, and every `period`-th one with full attention."""
+    return [ATTENTION[(layer + 1) % period != 0] for layer in range(layers)]
 
 
 def first_layer(ledger: KeyLedger, label: str | None) -> int:

@@ -3,7 +3,9 @@
 All of it is data, in the folder `data`:
 `transformers.json` what the classes of transformers assume, collected by `tools/collect_model_defaults.py`;
 `remote.json` the same for model types whose code lies beside their checkpoints;
-`schemes_*.json` the encodings of models that do not rotate (see `Scheme`);
+`schemes_*.json` the encodings of models that do not rotate (see `Scheme`), `schemes_collected.json` by
+`tools/collect_schemes.py` from what the models of transformers hold;
+`layers.json` which layers of which kind a class makes where the file lists none, and which kinds rotate;
 `refused.json` the model types whose tables do not follow from a configuration, and why.
 """
 
@@ -18,7 +20,7 @@ from typing import Any
 
 from pe_cli.position_names import BEHIND_PADDING
 
-SCHEME_FILES = ("schemes_text", "schemes_speech", "schemes_images")
+SCHEME_FILES = ("schemes_text", "schemes_speech", "schemes_images", "schemes_other", "schemes_collected")
 # Keys where null is a value of its own, no encoding, and not silence.
 NULL_SPEAKS = frozenset({"position_embedding_type", "position_embeddings_type"})
 
@@ -43,6 +45,8 @@ class Defaults:
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
     layout: str = "half"
     pairing: str = ""
+    temperature: dict[str, Any] | None = None
+    width: dict[str, Any] | None = None
     axial: bool = False
     interleaved: bool = False
     theta_ignored: bool = False
@@ -143,6 +147,8 @@ def defaults(model_type: str) -> Defaults:
         parts=entry.get("parts", {}),
         layout=entry.get("layout", "half"),
         pairing=entry.get("pairing", ""),
+        temperature=entry.get("temperature"),
+        width=entry.get("width"),
         axial=entry.get("axial", False),
         interleaved=entry.get("interleaved", False),
         theta_ignored=bool(entry.get("rope")) and entry.get("theta_ignored", False),

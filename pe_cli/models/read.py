@@ -30,7 +30,9 @@ def read_configuration(spec: str) -> Configuration:
     """
     path = str(_in_folder(Path(spec))) if spec != "-" and Path(spec).is_dir() else spec
     values = read_object(path)
-    return Configuration("stdin" if spec == "-" else path, values, model_type=str(values.get("model_type") or ""))
+    return Configuration(
+        "stdin" if spec == "-" else path, values, model_type=str(values.get("model_type") or "")
+    )
 
 
 def _in_folder(folder: Path) -> Path:
@@ -48,8 +50,6 @@ def _in_folder(folder: Path) -> Path:
             f"{folder}: there is no config.json in it; name the file itself, for example {models[0]}"
         )
     raise PeError(f"{folder}: there is no config.json in this folder")
-
-
 
 
 def preset_names() -> list[str]:

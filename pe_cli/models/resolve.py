@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -93,6 +94,8 @@ def resolve_configuration(
             f"{chosen.file}: model type {chosen.model_type!r} {refused[chosen.model_type]}, so no table follows from the configuration"
         )
     scheme = chosen_scheme(ledger, layer_type)
+    if scheme is None:
+        _refuse_switched_off(ledger)
     if scheme is not None:
         if truncate is not None:
             raise PeError(f"{chosen.file}: --truncate is for YaRN, and this model uses {scheme.encoding}")
@@ -179,7 +182,8 @@ def _rope_arguments(
         parameters["truncate"] = truncate
         ledger.origins["truncate"] = "--truncate" if truncate else "--no-truncate"
         ledger.warnings[:] = [w for w in ledger.warnings if "--truncate gives" not in w]
-    parameters["layout"] = ledger.config.layout or ledger.known.layout
+    latent_off = ledger.known.fields.get("qk_rope_head_dim") and sizes.is_latent_off(ledger)
+    parameters["layout"] = ledger.config.layout or ("half" if latent_off else ledger.known.layout)
     ledger.origins["layout"] = _layout_origin(ledger)
     if axial:
         parameters |= axial_arguments(ledger, dim)
@@ -246,6 +250,21 @@ def _layout_origin(ledger: KeyLedger) -> str:
     if not ledger.known.known:
         return "halves, as most models store it; the model type is not known here"
     return f"{ledger.known.module or ledger.known.name}, {ledger.known.source}"
+
+
+def _refuse_switched_off(ledger: KeyLedger) -> None:
+    """Raise where a switch of the file turns rotation off, and nothing else is known of the model."""
+    for key, values in data("refused")["switches"].items():
+        found = ledger.in_file(key)
+        if found is not None and any(found.value is value for value in values):
+            others = unread_keys(ledger, unscaled=True)
+            instead = (
+                f"; what the model uses instead is not known here ({', '.join(others)})" if others else ""
+            )
+            raise PeError(
+                f"{ledger.config.file}: {found.origin} is {json.dumps(found.value)}: the model does not rotate, so there is no "
+                f"table to make{instead}"
+            )
 
 
 def _must_rotate(ledger: KeyLedger) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pe_cli.errors import PeError
 from pe_cli.models.layers import Rope, first_layer
@@ -29,10 +30,13 @@ THETA_KEYS: dict[str | None, tuple[str, ...]] = {
 PARTIAL_KEYS = (
     "partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage", "rotary_percent", "rotary_emb_fraction",
 )  # fmt: skip
+
 # In these the class has a part of its own, also beside parameters for each layer type that do not name it.
+# In these `layer_rope_theta` says only which layers rotate, all of them with the base of rope_parameters.
+MASKS_ONLY = frozenset({"muse_spark_text", "muse_glimmer_text", "muse_spark", "muse_glimmer"})
 PART_OF_CLASS = frozenset({"deepseek_v4"})
-# In these the file's `rotary_dim` is the width; elsewhere the key is there but the class does not read it.
-ROTARY_DIM_COUNTS = frozenset({"gptj", "codegen", "phi-msft", "", "minimax_m2", "qwen"})
+# In these classes of transformers the file's `rotary_dim` is the width; the others do not read it.
+ROTARY_DIM_COUNTS = frozenset({"gptj", "codegen", "minimax_m2"})
 
 
 def at_layer(ledger: KeyLedger, found: Setting, label: str | None) -> Setting:
@@ -48,7 +52,7 @@ def at_layer(ledger: KeyLedger, found: Setting, label: str | None) -> Setting:
 
 def base(ledger: KeyLedger, rope: Rope, label: str | None) -> float:
     """θ, with the loud default of the model type where the file has none."""
-    own = None if rope.assumed else rope.find(ledger, "rope_theta", "base")
+    own = _by_layers(ledger) or (None if rope.assumed else rope.find(ledger, "rope_theta", "base"))
     found = own or _beside(ledger, label) or _assumed_theta(ledger, rope, label)
     value = found.value
     if isinstance(value, list):
@@ -68,7 +72,10 @@ def base(ledger: KeyLedger, rope: Rope, label: str | None) -> float:
     return theta
 
 
-def _beside(ledger: KeyLedger, label: str | None) -> Setting | None:
+def _by_layers(ledger: KeyLedger) -> Setting | None:
+    """The base of all rotating layers, where the file has a list of bases (0: the layer does not rotate)."""
+    if ledger.config.model_type in MASKS_ONLY:
+        return None
     layers = ledger.in_file("layer_rope_theta")
     if layers is not None and isinstance(layers.value, list):
         thetas = sorted({theta for theta in ledger.numbers(layers) if theta})
@@ -79,6 +86,10 @@ def _beside(ledger: KeyLedger, label: str | None) -> Setting | None:
             )
         if thetas:
             return Setting(thetas[0], layers.origin)
+    return None
+
+
+def _beside(ledger: KeyLedger, label: str | None) -> Setting | None:
     keys = THETA_KEYS.get(label, THETA_KEYS[None])
     found = ledger.in_file(*keys)
     if found is None and label not in (None, "full_attention", "main") and _one_theta(ledger.known):
@@ -119,13 +130,23 @@ def width(ledger: KeyLedger, rope: Rope, label: str | None, scaling: str) -> tup
 
 def _width(ledger: KeyLedger, rope: Rope, label: str | None, scaling: str) -> tuple[float, float | None]:
     """The width as computed, which may be larger than any whole number that a table can have."""
-    direct = ledger.in_file("qk_rope_head_dim") or from_fields(ledger, "qk_rope_head_dim")
-    rotary = ledger.in_file("rotary_dim") or from_fields(ledger, "rotary_dim")
+    direct = (
+        None
+        if is_latent_off(ledger)
+        else ledger.in_file("qk_rope_head_dim") or from_fields(ledger, "qk_rope_head_dim")
+    )
+    rotary = (
+        (ledger.in_file("rotary_dim") or from_fields(ledger, "rotary_dim"))
+        if _reads_rotary_dim(ledger)
+        else None
+    )
     partial = _partial(ledger, rope, label)
     if direct is not None:
         return _rotated_part(ledger, direct, partial), None
-    if rotary is not None and partial is None and ledger.config.model_type in ROTARY_DIM_COUNTS:
+    if rotary is not None and partial is None:
         return _recorded(ledger, rotary, "rotary_dim"), None
+    if ledger.known.width is not None:
+        return _by_rule(ledger, ledger.known.width), None
     head = head_dim(ledger, label)
     part = 1.0 if partial is None else float(ledger.number(partial))
     if part > 1.0:
@@ -146,6 +167,26 @@ def _width(ledger: KeyLedger, rope: Rope, label: str | None, scaling: str) -> tu
             )
         ledger.origins["dim"] = f"{head.origin}, times {partial.origin} {part:g}"
     return ledger.whole(head) * part, None
+
+
+def is_latent_off(ledger: KeyLedger) -> bool:
+    """Whether the file switches multi-head latent attention off, so that whole heads rotate (DeepSeek-VL2, DeepSeek-OCR)."""
+    switch, width = ledger.in_file("use_mla"), ledger.in_file("qk_rope_head_dim")
+    return (switch is not None and switch.value is False) or (width is not None and width.value == 0)
+
+
+def _reads_rotary_dim(ledger: KeyLedger) -> bool:
+    return ledger.config.model_type in ROTARY_DIM_COUNTS or not ledger.known.source.startswith("transformers")
+
+
+def _by_rule(ledger: KeyLedger, rule: Mapping[str, Any]) -> int:
+    """A width that the class computes from two other sizes: max(over / (per times), least)."""
+    over, per = ledger.size(rule["over"]), ledger.size(rule["per"])
+    found = max(ledger.whole(over) // (rule["times"] * ledger.whole(per)), rule["least"])
+    ledger.origins["dim"] = (
+        f"max({over.origin} {over.value} / ({rule['times']} * {per.origin} {per.value}), {rule['least']})"
+    )
+    return int(found)
 
 
 def _rotated_part(ledger: KeyLedger, direct: Setting, partial: Setting | None) -> float:
