@@ -78,7 +78,7 @@ def _temperature(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> 
         return ExtraTable(
             QUERY_TEMPERATURE, f"queries of all layers are multiplied ({beta.origin})", parameters
         )
-    fixed = ledger.known.temperature
+    fixed = data("layers").get(ledger.config.model_type, {}).get("temperature")
     if fixed is None:
         return None
     tuning = ledger.in_file("attn_temperature_tuning")
@@ -102,6 +102,7 @@ def _found(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None], key: str)
 
 def rotating(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> tuple[int, ...] | None:
     """1 for each layer that rotates, 0 for NoPE; None where nothing says so."""
+    ledger.in_file("no_rope_layer_interval")  # has no effect beside the list, and is used without it
     said = ledger.in_file("no_rope_layers")  # 1 means that the layer rotates
     if said is not None and isinstance(said.value, list) and said.value:
         return tuple(int(bool(flag)) for flag in said.value)
@@ -110,6 +111,9 @@ def rotating(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> tupl
         return tuple(int(bool(theta)) for theta in thetas.value)
     kinds = layer_kinds(ledger)
     rule = data("layers").get(ledger.config.model_type, {})
+    if "still_from_end" in rule and (count := ledger.geometry("num_hidden_layers")) is not None:
+        layers = layer_count(ledger, count)
+        return tuple(int((layers - 1 - layer) % rule["still_from_end"] != 0) for layer in range(layers))
     if kinds and (still := _still_kinds(ledger, ropes, rule, kinds)):
         dense = ledger.in_file("first_k_dense_replace") if "prefix" in rule else None
         first = (

@@ -5,7 +5,8 @@ All of it is data, in the folder `data`:
 `remote.json` the same for model types whose code lies beside their checkpoints;
 `schemes_*.json` the encodings of models that do not rotate (see `Scheme`), `schemes_collected.json` by
 `tools/collect_schemes.py` from what the models of transformers hold;
-`layers.json` which layers of which kind a class makes where the file lists none, and which kinds rotate;
+`layers.json` which layers of which kind a class makes where the file lists none, which kinds rotate, and the
+temperature of the queries of the others;
 `refused.json` the model types whose tables do not follow from a configuration, and why.
 """
 
@@ -45,7 +46,6 @@ class Defaults:
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
     layout: str = "half"
     pairing: str = ""
-    temperature: dict[str, Any] | None = None
     width: dict[str, Any] | None = None
     axial: bool = False
     interleaved: bool = False
@@ -147,7 +147,6 @@ def defaults(model_type: str) -> Defaults:
         parts=entry.get("parts", {}),
         layout=entry.get("layout", "half"),
         pairing=entry.get("pairing", ""),
-        temperature=entry.get("temperature"),
         width=entry.get("width"),
         axial=entry.get("axial", False),
         interleaved=entry.get("interleaved", False),

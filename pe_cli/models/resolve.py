@@ -123,7 +123,7 @@ def _rotary(
     tables = layers.layer_tables(ledger)
     label = layers.label_of(ledger, tables, layer_type)
     parameters, scaled = _rope_arguments(ledger, tables, label, seq_len, truncate)
-    extra = extra_tables.tables(ledger, tables)
+    extra, pairing = extra_tables.tables(ledger, tables), _pairing(ledger)
     _read_other_layers(ledger, tables, label)
     unread = unread_keys(ledger, unscaled="scaling" not in parameters)
     _judge(ledger, unread)
@@ -148,7 +148,7 @@ def _rotary(
         extra_tables=extra,
         axes=axis_count(parameters) if axial else 1,
         unread=unread,
-        pairing=_pairing(ledger),
+        pairing=pairing,
     )
 
 
@@ -226,6 +226,9 @@ def _judge(ledger: KeyLedger, unread: tuple[str, ...]) -> None:
 
 def _pairing(ledger: KeyLedger) -> str:
     """The channels that attention turns together, which a table stored in halves does not always tell."""
+    interleave = ledger.in_file("rope_interleave")
+    if interleave is not None and ledger.known.pairing == "adjacent" and interleave.value is False:
+        return "half"
     if ledger.config.layout:
         return "adjacent" if ledger.config.layout in ADJACENT_LAYOUTS else "half"
     return ledger.known.pairing or ("adjacent" if ledger.known.layout in ADJACENT_LAYOUTS else "half")
@@ -246,7 +249,7 @@ def _trained_length(parameters: Mapping[str, Any], longest: int | None) -> int |
 
 def _layout_origin(ledger: KeyLedger) -> str:
     if ledger.config.layout:
-        return f"{ledger.config.file}, for {ledger.known.name or ledger.config.model_type}"
+        return ledger.config.key("layout")
     if not ledger.known.known:
         return "halves, as most models store it; the model type is not known here"
     return f"{ledger.known.module or ledger.known.name}, {ledger.known.source}"

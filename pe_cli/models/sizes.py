@@ -85,6 +85,7 @@ def _by_layers(ledger: KeyLedger) -> Setting | None:
                 "make each with `pe gen rope --base`"
             )
         if thetas:
+            ledger.keys_read |= {"rope_theta", "rope_parameters.rope_theta", "rope_scaling.rope_theta"}
             return Setting(thetas[0], layers.origin)
     return None
 

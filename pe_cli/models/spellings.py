@@ -108,7 +108,8 @@ class _Translation:
             if value_at(self.values, key) is None:
                 self._put(key, value, called)
                 self.assumed.add(key)
-        self.layout = clause.get("layout", self.layout)
+        if "layout" in clause:
+            self.layout, self.names["layout"] = clause["layout"], next(iter(clause["if"]))
         self._take_out([*clause.get("no_effect", ()), *clause.get("if", {})])
 
     def _rename(self, keys: Mapping[str, str]) -> None:
