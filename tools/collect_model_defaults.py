@@ -37,6 +37,10 @@ READ_FROM_SOURCE = {
     "GPTJConfig": "split", "CodeGenConfig": "split", "Glm4vTextConfig": "adjacent", "Glm4vMoeTextConfig": "half",
     "GlmImageTextConfig": "half", "HunYuanVLTextConfig": "half", "CohereCompassTextConfig": "half", "Llama4VisionConfig": "complex", "Gemma4VisionConfig": "half",
 }  # fmt: skip
+# Attention that rotates otherwise than the first function of its file, or whose code lies in another file.
+PAIRING_FROM_SOURCE = {
+    "DeepseekV4Config": "adjacent", "RoFormerConfig": "adjacent", "SarvamMLAConfig": "adjacent", "Dots3NoteAudioEncoderConfig": "half",
+}  # fmt: skip
 
 
 def main() -> None:
@@ -335,16 +339,16 @@ def layout(rotary: type, config: PreTrainedConfig) -> str:
 
 
 def pairing(cls: type[PreTrainedConfig]) -> str:
-    """The channels that the attention of a text model turns together, read from the code that rotates queries."""
-    path = Path(inspect.getfile(cls)).with_name(
-        Path(inspect.getfile(cls)).name.replace("configuration_", "modeling_")
-    )
+    """The channels that attention turns together, read from the code that rotates queries."""
+    if cls.__name__ in PAIRING_FROM_SOURCE:
+        return PAIRING_FROM_SOURCE[cls.__name__]
+    path = Path(inspect.getfile(cls))
+    path = path.with_name(path.name.replace("configuration_", "modeling_"))
     source = path.read_text() if path.exists() else ""
-    if "apply_rotary_pos_emb_interleave(" in source or "view_as_complex" in source:
+    body = function_body(source, "apply_rotary_pos_emb_vision") if "Vision" in cls.__name__ else ""
+    if not body and ("apply_rotary_pos_emb_interleave(" in source or "view_as_complex" in source):
         return "adjacent"
-    body = function_body(source, "apply_rotary_pos_emb") or function_body(
-        source, "apply_rotary_position_embeddings"
-    )
+    body = body or function_body(source, "apply_rotary_pos_emb")
     rotation = re.search(r"\b(rotate_\w+)\(", body)
     turned = function_body(source, rotation[1]) if rotation else body
     return "adjacent" if re.search(r"::\s*2\]", turned) else "half"

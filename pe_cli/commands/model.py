@@ -180,6 +180,12 @@ def _chosen_rows(encoding: gen.Encoding, rows: Rows) -> Any:
     if group is None:
         raise PeError(f"{encoding.name} does not go by positions")
     taken = {field.name for field in fields(group)}
+    pairs = ("len", "q_len", "k_len", "distances")
+    if "q_len" in taken and all(getattr(rows, name) is None for name in pairs):
+        raise PeError(
+            f"this model uses {encoding.name}, whose table goes by pairs of positions: which? Give --len N, or --q-len and "
+            "--k-len or --distances A:B"
+        )
     for field in fields(rows):
         value = getattr(rows, field.name)
         if field.name not in taken and value not in (None, 0):

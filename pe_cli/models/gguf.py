@@ -99,6 +99,7 @@ class _Reading:
             self.warnings.append(
                 f"{self.spec}: {', '.join(unread)} had no part in this table: check that the model does not use it"
             )
+        trained, trained_origin = self._trained_length(parameters)
         return Resolved(
             file=self.spec,
             encoding=encoding,
@@ -108,7 +109,8 @@ class _Reading:
             layer_type=label,
             layer_types=labels,
             max_position=self.context,
-            trained_length=self._trained_length(parameters),
+            trained_length=trained,
+            trained_origin=trained_origin,
             warnings=tuple(self.warnings),
             notes=tuple(self.notes),
             extra_tables=extra,
@@ -124,14 +126,16 @@ class _Reading:
         keys = (key for key in self.header.metadata if key.startswith(prefix))
         return tuple(key for key in keys if key not in self.keys_read | harmless)
 
-    def _trained_length(self, parameters: Mapping[str, Any]) -> int | None:
-        """The context before scaling; rope_freqs.weight does not tell it."""
+    def _trained_length(self, parameters: Mapping[str, Any]) -> tuple[int | None, str]:
+        """The context before scaling and the key that states it, or a guess; rope_freqs.weight does not tell it."""
         if "policy" in parameters:
-            return None
+            return None, ""
         original = self._whole("rope.scaling.original_context_length")
-        if original is None and parameters.get("scaling") == "linear" and self.context:
-            return int(self.context / parameters["factor"])
-        return original or self.context
+        if original is not None:
+            return original, self._key("rope.scaling.original_context_length")
+        if parameters.get("scaling") == "linear" and self.context:
+            return int(self.context / parameters["factor"]), "a guess: the context over the factor"
+        return self.context, "a guess: the longest context"
 
     def _label(self, labels: tuple[str, ...], asked: str | None) -> str | None:
         if asked is not None and asked not in labels:

@@ -185,8 +185,9 @@ def layer_kinds(ledger: KeyLedger) -> list[str]:
     kinds = ledger.config.values.get("layer_types")
     if isinstance(kinds, list):
         return [str(kind) for kind in kinds]
-    rule = data("layers").get(ledger.config.model_type)
-    found = ledger.geometry("num_hidden_layers") if rule else None
+    rule = data("layers").get(ledger.config.model_type, {})
+    makes = "pattern" in rule or "period" in rule
+    found = ledger.geometry("num_hidden_layers") if makes else None
     return [] if found is None else _made(ledger, rule, layer_count(ledger, found))
 
 

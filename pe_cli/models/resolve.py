@@ -25,6 +25,11 @@ from pe_cli.models.schemes import chosen_scheme, from_scheme, labels_of, warn_of
 from pe_cli.models.unread import unread_keys
 from pe_cli.signature import Tensors
 
+# Keys of lengths that may, or may not, be the one that a model was trained at.
+LENGTHS = (
+    "max_position_embeddings", "model_max_length", "max_sequence_length", "max_seq_len", "seq_length", "n_positions",
+    "n_ctx", "max_seq_length", "max_trained_positions",
+)  # fmt: skip
 ADJACENT_LAYOUTS = frozenset({"adjacent", "interleaved", "complex"})
 
 
@@ -88,6 +93,11 @@ def resolve_configuration(
     chosen, notes = choose(config, component)
     ledger = KeyLedger(chosen)
     ledger.notes.extend(notes)
+    if "model_type" in chosen.names:
+        ledger.warn(
+            f"there is no model_type in {chosen.file}: it is read as {chosen.model_type!r}, which its {chosen.names['model_type']} "
+            "name"
+        )
     refused = data("refused")["model_types"]
     if chosen.model_type in refused:
         raise PeError(
@@ -132,6 +142,7 @@ def _rotary(
     axial = is_axial(ledger)
     longest = ledger.geometry("max_position_embeddings")
     longest_len = ledger.whole(longest) if longest else None
+    trained, trained_origin = _trained_length(ledger, parameters, longest_len)
     return Resolved(
         file=ledger.config.file,
         encoding="rope",
@@ -142,7 +153,8 @@ def _rotary(
         layer_type=label,
         layer_types=tuple(n for n, r in tables.items() if n is not None and r is not None),
         max_position=longest_len,
-        trained_length=_trained_length(parameters, longest_len),
+        trained_length=trained,
+        trained_origin=trained_origin,
         warnings=tuple(ledger.warnings),
         notes=tuple(ledger.notes),
         extra_tables=extra,
@@ -238,13 +250,27 @@ def _same_at_every_length(seq_len: int) -> str:
     return f"the table does not depend on the length, so --seq-len {seq_len} changes nothing"
 
 
-def _trained_length(parameters: Mapping[str, Any], longest: int | None) -> int | None:
-    """The length before scaling: said, or for position interpolation the longest length over the factor."""
-    if "original_len" in parameters:
-        return int(parameters["original_len"])
-    if longest is not None and parameters.get("scaling") == "linear":
-        return int(longest / parameters["factor"])
-    return longest
+def _trained_length(
+    ledger: KeyLedger, parameters: Mapping[str, Any], longest: int | None
+) -> tuple[int | None, str]:
+    """The length before scaling and the key that states it; where no key does, a guess that says so."""
+    stated = ledger.origins.get("original_len", "")
+    chunked = ledger.value("dual_chunk_attention_config.original_max_position_embeddings")
+    if isinstance(chunked, int):
+        key = "dual_chunk_attention_config.original_max_position_embeddings"
+        return chunked, ledger.config.key(key)
+    if "original_len" in parameters and stated.rpartition(".")[2] not in LENGTHS:
+        return int(parameters["original_len"]), stated
+    if longest is None:
+        return None, ""
+    if parameters.get("scaling") == "linear":
+        return int(longest / parameters["factor"]), "a guess: the longest length over the factor"
+    others = [
+        f"{ledger.config.key(key)} is {value}"
+        for key in LENGTHS
+        if isinstance(value := ledger.value(key), int) and value != longest
+    ]
+    return longest, "; ".join(["a guess: the longest length of the model", *others])
 
 
 def _layout_origin(ledger: KeyLedger) -> str:

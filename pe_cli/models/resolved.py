@@ -87,7 +87,8 @@ class Resolved:
     unread : keys of the file that look like position settings and that nothing read
     pairing : half or adjacent: the channels that attention turns together
     axes : coordinates of a position; more than one in vision towers
-    max_position : the length up to which the model says it works; trained_length : that before any scaling
+    max_position : the length up to which the model says it works
+    trained_length : that before any scaling; trained_origin : the key that states it, or how it was guessed
     """
 
     file: str
@@ -100,6 +101,7 @@ class Resolved:
     layer_types: tuple[str, ...] = ()
     max_position: int | None = None
     trained_length: int | None = None
+    trained_origin: str = ""
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     extra_tables: tuple[ExtraTable, ...] = ()

@@ -13,11 +13,13 @@ clauses : what holds only under a condition: `if` {key of the file: values} (nul
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pe_cli.models.model_types import data
+from pe_cli.models.model_types import data, known_types
 
 if TYPE_CHECKING:
     from pe_cli.models.configuration import Configuration
@@ -32,13 +34,41 @@ def translated(config: Configuration) -> Configuration:
     for entry in data("spellings"):
         if _is_meant(config, entry):
             return _Translation(config, entry).done()
+    return _by_architecture(config)
+
+
+def _by_architecture(config: Configuration) -> Configuration:
+    """A configuration without a model type, with the one whose class it names (`architectures`, `auto_map`)."""
+    if config.model_type:
+        return config
+    listed = config.values.get("architectures")
+    mapped = config.values.get("auto_map")
+    classes = [
+        *(listed if isinstance(listed, list) else ()),
+        *(mapped.values() if isinstance(mapped, Mapping) else ()),
+    ]
+    key = "architectures" if listed else "auto_map"
+    for name in (str(each).rpartition(".")[2] for each in classes):
+        stem = re.sub(r"(For[A-Z]\w*|LMHead\w*|(Pre[Tt]rained)?Model|Config|Encoder|Decoder|LM)$", "", name)
+        model_type = types_by_stem().get(stem.lower())
+        if model_type:
+            return replace(config, model_type=model_type, names={"model_type": key})
     return config
+
+
+@cache
+def types_by_stem() -> dict[str, str]:
+    """Model types by their names without separators: xlmroberta is xlm-roberta."""
+    return {re.sub(r"[-_ .]", "", name).lower(): name for name in reversed(known_types())}
 
 
 def _is_meant(config: Configuration, entry: Mapping[str, Any]) -> bool:
     values = config.values
     if "types" in entry:
-        return config.model_type in entry["types"]
+        classes = values.get("architectures")
+        listed = set(classes) if isinstance(classes, list) else set()
+        fits = not entry.get("architectures") or bool(listed & set(entry["architectures"]))
+        return config.model_type in entry["types"] and fits
     if config.model_type and not entry.get("whatever_type"):
         return False
     return (

@@ -64,7 +64,7 @@ def _show_rotation(out: Console, table: Mapping[str, Any]) -> None:
         **rotary["facts"],
     }
     if table["trained_length"]:
-        facts["trained length"] = table["trained_length"]
+        facts["trained length"] = f"{table['trained_length']} ({table['trained_origin']})"
         facts["complete turns"] = (
             f"{rotary['complete_turns']} pairs turn at least once within the trained length"
         )
@@ -74,7 +74,7 @@ def _show_rotation(out: Console, table: Mapping[str, Any]) -> None:
     if rotary.get("leaves_trained_range") is not None:
         out.print(
             f"from position {rotary['leaves_trained_range']:.0f} on, pair {rotary['leaving_pair']} meets angles that "
-            "training has not shown it",
+            f"training has not shown it, if the trained length is {table['trained_length']}",
         )
     _list_pairs(out, rotary["pairs"])
 

@@ -316,7 +316,7 @@ class TestScalings:
         ({"rope_scaling": {"type": "linear", "factor": "8.0"}}, r"rope_scaling\.factor is '8\.0', a number is needed; write \"factor\": 8"),
         ({"rope_scaling": {"type": "linear", "factor": True}}, r"rope_scaling\.factor is True"),
         ({"rope_scaling": {"type": "linear"}}, r"rope_scaling\.factor is missing, which rope_type 'linear' needs"),
-        ({"rope_scaling": {"type": "yarnn", **YARN}}, r"rope_scaling\.type: no rope_type 'yarnn'; did you mean 'yarn'"),
+        ({"rope_scaling": {"type": "yarnn", **YARN}}, r"rope_scaling\.type 'yarnn' is not known here; did you mean 'yarn'"),
         ({"rope_parameters": {"rope_type": 4}}, r"rope_parameters\.rope_type is 4"),
         ({"rope_scaling": 4.0}, r"rope_scaling is 4\.0, an object is needed"),
         ({"rope_theta": -1}, r"rope_theta is -1, a positive number"),
