@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -12,10 +13,13 @@ from pe_cli.diff.compare import Report, compare_sources
 from pe_cli.diff.metrics import Tolerance
 from pe_cli.errors import PeError
 from pe_cli.files import provenance
-from pe_cli.files.sources import open_source, split_spec
+from pe_cli.files.sources import Source, open_source, split_spec
 from pe_cli.process import refuse_input
+from pe_cli.progress import step
 from pe_cli.render.console import tell
+from pe_cli.render.progress import shown
 
+DRAWN_ROWS = 512
 SOURCE_HELP = "FILE, FILE:TENSOR, or - (stdin)."
 
 
@@ -38,6 +42,9 @@ def diff_command(
         str | None,
         typer.Option("--tensor-b", metavar="KEY", help="The tensor of B, where there are several."),
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain/--no-explain", help="Look for the change that makes them agree.")
+    ] = True,
     json: Json = False,
     quiet: Quiet = False,
     plot: Plot = None,
@@ -45,9 +52,11 @@ def diff_command(
 ) -> None:
     """Compare two tables and say why they differ.
 
-    Same means |a-b| <= atol + rtol*|b|; NaN equals NaN. Files with several tensors are compared by name. The exit
-    code is 0 where they are the same, 1 where they differ, 2 in trouble. Where they differ, the change that makes them
-    agree is looked for: layout, base, scaling, offset, rounding, and others.
+    Same means |a-b| <= atol + rtol*|b|; NaN equals NaN, and an infinity the same infinity. Files with several tensors
+    are compared by name; one table against such a file is compared with each of its tensors, and the one that fits is
+    named. The exit code is 0 where they are the same, 1 where they differ, 2 in trouble. Where they differ, the
+    changes that turn a into b are looked for: layout, base, scaling, positions, rounding, rows, and others. A change
+    is told only if undoing it on every row makes the tables agree.
 
     \b
     Example:
@@ -66,28 +75,48 @@ def diff_command(
     with (
         open_source(a, tensor=tensor_a, again=True) as left,
         open_source(b, tensor=tensor_b, again=True) as right,
+        shown(quiet=quiet),
     ):
         if plot:
             refuse_input(plot, plot)
-        report = compare_sources(left, right, named, tolerance)
-    if plot:
-        _plot(report, plot, force)
+        report = compare_sources(
+            left, right, named, tolerance, explained=explain, progress=_progress(left, right)
+        )
+        if plot:
+            _plot(report, plot, force)
     if json:
         print(provenance.canonical(provenance.jsonable(report.as_dict())))
     elif not quiet or not report.equal:
         from pe_cli.render.difference import show
 
-        show(report)
+        show(report, explained=explain)
     raise typer.Exit(0 if report.equal else 1)
 
 
+def _progress(a: Source, b: Source) -> Callable[[int], None]:
+    """Tells whoever watches how much of the larger file has been compared."""
+    total = max(sum(spec.nbytes for spec in side.tensors.values()) for side in (a, b))
+    done = 0
+
+    def told(count: int) -> None:
+        nonlocal done
+        done += count
+        step("compared", done, total)
+
+    return told
+
+
 def _plot(report: Report, path: str, force: bool) -> None:
-    from pe_cli.diff.metrics import squeezed
+    from pe_cli.diff.operands import spread
+    from pe_cli.render.difference import sentence
     from pe_cli.render.plot import plot_difference
 
     for pair in report.pairs:
-        if pair.sample is not None and pair.same_shape and pair.a is not None:
-            left, right = (side.reshape(squeezed(side.shape)) for side in pair.sample)
-            plot_difference(left, right, path, force, names=report.labels)
+        if pair.sides is not None and pair.same_shape and not pair.equal:
+            a, b = pair.sides
+            rows = spread(a.rows, DRAWN_ROWS)
+            causes = [sentence(cause) for cause in pair.explanation.causes]
+            title = "\n".join([f"a: {report.labels[0]}, b: {report.labels[1]}", *causes])
+            plot_difference(a.at(rows), b.at(rows), path, force, names=("a", "b"), rows=a.rows, title=title)
             return
     tell(f"pe: note: --plot {path}: nothing is drawn, there is no pair of tables of one shape that differ")

@@ -1,250 +1,471 @@
-"""Changes that turn one table into another without new numbers: transposing, moving columns and rows, signs.
+"""Tables of the same numbers: rows or columns elsewhere, signs, rows of zeros, positions that begin again.
 
-Each move looks at both tables and yields the first one changed so that it may be the second; whether it is,
-is for the caller to see.
+All is read off the numbers: each row, and each column, of one table is looked for in the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.inspect import identify
-from pe_cli.inspect.columns import repeated
-from pe_cli.inspect.result import Reading
+from pe_cli.diff.operands import Array, Columns, Operand, Rows, Selected, Viewed
+from pe_cli.diff.rotations import in_type, once, pairings
+from pe_cli.diff.verify import Cause, Pair, Step
 
-Array = NDArray[np.float64]
-
-
-@dataclass
-class Rearranged:
-    """A named change and what both tables are once it is undone."""
-
-    cause: str
-    facts: dict[str, Any]
-    a: Array
-    b: Array
-    rows: tuple[int, int] = field(default=(0, 0))  # first row of a and of b that are compared
-    solved: bool = False  # numbers of two solvers, which agree only to what the solvers reached
+LOOKED_AT = 1 << 20  # numbers in which rows are looked for
+NEIGHBOURS = 3
+SHARED = 1 / 4  # of the rows of the shorter table, that an offset must leave
+WIDEST = 1024  # columns that are compared each with each
+COLUMN_ROWS = 256
+LISTED = 64
+RULES = ("bfloat16", "float16", "int8", "int16")
+SOLVER = 1e-4  # of the largest entry: what two solvers of an eigenproblem may differ by
 
 
-MOST_PAIRED = 4096  # rows that are compared each with each
-
-Move = Callable[[Array, Array], Iterator[Rearranged]]
-
-
-def transpose(a: Array, b: Array) -> Iterator[Rearranged]:
-    if a.ndim != 2 or b.ndim != 2 or min(a.shape) < 2:
+def rows_elsewhere(a: Operand, b: Operand) -> Iterator[list[Step]]:
+    """Ways in which the rows of one are rows of the other."""
+    if a.columns != b.columns or min(a.rows, b.rows) < 1:
         return
-    turned = a.shape[::-1]
-    if turned == b.shape or (a.shape != b.shape and (turned[0] == b.shape[0] or turned[1] == b.shape[1])):
-        yield Rearranged("transpose", {}, np.ascontiguousarray(a.T), b)
-        if 1 not in b.shape:
-            yield Rearranged("transpose", {}, a, np.ascontiguousarray(b.T))
-
-
-def _alternate(width: int) -> NDArray[np.intp]:
-    """Columns of two halves, dealt out in turn."""
-    columns: NDArray[np.intp] = np.arange(width).reshape(2, -1).T.reshape(-1)
-    return columns
-
-
-def _gather(width: int) -> NDArray[np.intp]:
-    """Even columns, then odd columns."""
-    columns: NDArray[np.intp] = np.arange(width).reshape(-1, 2).T.reshape(-1)
-    return columns
-
-
-def layout(a: Array, b: Array) -> Iterator[Rearranged]:
-    """Columns in two halves or in turn; values repeated by halves, side by side, or not at all."""
-    if a.ndim != 2 or b.ndim != 2:
+    x, y = _head(a), _head(b)
+    yield from zero_rows(a, b)
+    if a.rows != b.rows:
+        yield [length(a, b)]
+    tolerance = 8 * max(a.precision.unit, b.precision.unit) + 2e-7
+    in_a = matching(x, y, tolerance)  # row of a for each row of b
+    yield from _offsets(a, b, in_a)
+    whole = len(x) == a.rows and len(y) == b.rows
+    if not whole:
         return
-    width = a.shape[1]
-    if a.shape[1] == b.shape[1] and width % 2 == 0 and width > 2:
-        yield Rearranged("layout", {"a": "halves", "b": "interleaved"}, a[:, _alternate(width)], b)
-        yield Rearranged("layout", {"a": "interleaved", "b": "halves"}, a[:, _gather(width)], b)
-        if width % 4 == 0:
-            quarter = width // 4
-            blocks = np.arange(width).reshape(4, quarter)
-            yield Rearranged(
-                "layout",
-                {"a": "sin|sin|cos|cos", "b": "sin|cos|sin|cos"},
-                a[:, blocks[[0, 2, 1, 3]].reshape(-1)],
-                b,
-            )
-    if b.shape[1] == 2 * width:
-        yield Rearranged("layout", {"a": "split", "b": "half"}, np.concatenate([a, a], axis=1), b)
-        yield Rearranged("layout", {"a": "split", "b": "adjacent"}, np.repeat(a, 2, axis=1), b)
-    if width == 2 * b.shape[1]:
-        yield Rearranged("layout", {"a": "half", "b": "split"}, a[:, : width // 2], b)
-        yield Rearranged("layout", {"a": "adjacent", "b": "split"}, a[:, ::2], b)
+    if a.rows == b.rows and (in_a >= 0).all() and not _identity(in_a):
+        order = np.sort(in_a)
+        if _identity(order):
+            facts = {
+                "of": "rows",
+                "moved": int(np.count_nonzero(in_a != np.arange(len(in_a)))),
+                "order": in_a[:LISTED].tolist(),
+            }
+            yield [Step(Cause("permutation", {}, {}, facts), lambda p, q: (Selected(p, in_a), q))]
+    if a.rows == b.rows:
+        in_b = matching(y, x, tolerance)
+        for found, broken in ((in_a, "b"), (in_b, "a")):
+            step = _as_rule(found, broken)
+            if step is not None:
+                yield [step]
 
 
-def swap(a: Array, b: Array) -> Iterator[Rearranged]:
-    if a.ndim != 2 or a.shape[1] != b.shape[1] or a.shape[1] % 2:
+def length(a: Operand, b: Operand) -> Step:
+    """Rows at the end that only one of them has."""
+    few, many = sorted((a.rows, b.rows))
+    facts = {"first": few, "last": many - 1, "count": many - few}
+    return Step(
+        Cause("rows", {"rows": a.rows}, {"rows": b.rows}, facts),
+        lambda p, q: (Selected(p, 0, few), Selected(q, 0, few)),
+        exception=True,
+    )
+
+
+def _head(table: Operand) -> Array:
+    return table.take(0, min(table.rows, max(2, LOOKED_AT // table.columns)))
+
+
+def _identity(order: Rows) -> bool:
+    return bool(np.array_equal(order, np.arange(len(order))))
+
+
+def zero_rows(a: Operand, b: Operand) -> Iterator[list[Step]]:
+    """Rows of zeros that were put between the rows of one of them."""
+    if a.columns != b.columns or max(a.size, b.size) > LOOKED_AT:
         return
-    width = a.shape[1]
-    columns = np.arange(width)
-    yield Rearranged("swap-sin-cos", {"columns": "halves"}, a[:, np.roll(columns, width // 2)], b)
-    yield Rearranged("swap-sin-cos", {"columns": "interleaved"}, a[:, columns ^ 1], b)
-    if width % 4 == 0:
-        blocks = columns.reshape(4, width // 4)[[1, 0, 3, 2]].reshape(-1)
-        yield Rearranged("swap-sin-cos", {"columns": "quarters"}, a[:, blocks], b)
-
-
-def sign(a: Array, b: Array) -> Iterator[Rearranged]:
-    if a.ndim == 0 or a.shape[-1] != b.shape[-1]:
+    x, y = _head(a), _head(b)
+    zero = ~np.any(x, axis=1), ~np.any(y, axis=1)
+    at = np.flatnonzero(zero[0]), np.flatnonzero(zero[1])
+    if (
+        np.array_equal(*at)
+        or max(len(one) for one in at) > 0.5 * len(x)
+        or a.rows > len(x)
+        or b.rows > len(y)
+    ):
         return
-    yield Rearranged("sign", {"of": "all"}, -a, b)
-    width = a.shape[-1]
-    if a.ndim != 2 or width < 2:
+    kept = np.flatnonzero(~zero[0]), np.flatnonzero(~zero[1])
+    count = min(len(kept[0]), len(kept[1]))
+    if count < 2 or len(kept[0]) != a.rows - len(at[0]):
         return
-    column = np.arange(width)
-    groups = {
-        "even columns": column % 2 == 0,
-        "odd columns": column % 2 == 1,
-        "first half of the columns": column < width // 2,
-        "second half of the columns": column >= width // 2,
+    if a.rows != b.rows and len(kept[0]) != len(kept[1]):
+        return
+    rows = at[0] if len(at[0]) > len(at[1]) else at[1]
+    facts = {
+        "first": int(rows[0]),
+        "last": int(rows[-1]),
+        "count": abs(len(at[0]) - len(at[1])),
+        "inserted": True,
     }
-    if width % 4 == 0:
-        groups["first and third quarter of the columns"] = column * 4 // width % 2 == 0
-        groups["second and fourth quarter of the columns"] = column * 4 // width % 2 == 1
-    for name, chosen in groups.items():
-        yield Rearranged("sign", {"of": name}, np.where(chosen, -a, a), b)
+    sides = [{"zero_rows": one[:LISTED].tolist()} for one in at]
+    first, second = kept[0][:count], kept[1][:count]
+    yield [
+        Step(
+            Cause("padding-row", sides[0], sides[1], facts),
+            lambda p, q: (Selected(p, first), Selected(q, second)),
+        )
+    ]
 
 
-def offset(a: Array, b: Array) -> Iterator[Rearranged]:
-    """Row r of one is row r + k of the other."""
-    if a.ndim != 2 or a.shape[1] != b.shape[1] or min(len(a), len(b)) < 2:
+def matching(x: Array, y: Array, tolerance: float) -> Rows:
+    """For each row of y the row of x that points the same way, or -1: by the order of a random sum of each row."""
+    size_x, size_y = np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        u, v = x / size_x[:, None], y / size_y[:, None]
+    usable_x = np.flatnonzero(np.isfinite(u).all(axis=1))
+    found = np.full(len(y), -1, dtype=np.intp)
+    usable_y = np.flatnonzero(np.isfinite(v).all(axis=1))
+    if not (len(usable_x) and len(usable_y)) or x.shape[1] < 2:
+        return found
+    weights = np.random.default_rng(0).standard_normal(x.shape[1])
+    u, v = u[usable_x], v[usable_y]
+    key = u @ weights
+    order = np.argsort(key, kind="stable")
+    place = np.searchsorted(key[order], v @ weights)
+    best = np.full(len(v), np.inf)
+    for away in sorted(range(-NEIGHBOURS, NEIGHBOURS), key=abs):
+        near = order[np.clip(place + away, 0, len(order) - 1)]
+        apart = np.abs(u[near] - v).max(axis=1)
+        closer = (apart < best) & (apart <= tolerance)
+        best = np.where(closer, apart, best)
+        found[usable_y[closer]] = usable_x[near[closer]]
+    # where several rows are equal, the one in the same place counts
+    same = np.arange(min(len(x), len(y)))
+    alike = (x[same] == y[same]).all(axis=1)
+    found[same[alike]] = same[alike]
+    return found
+
+
+def _offsets(a: Operand, b: Operand, in_a: Rows) -> Iterator[list[Step]]:
+    """Row r of b is row r + k of a."""
+    matched = np.flatnonzero(in_a >= 0)
+    if not len(matched):
         return
-    if _same_rows(a) or _same_rows(b):
-        return  # rows that are all alike lie nowhere
-    more = len(a) - len(b)
-    if more:
-        parts = (a[more:], b, (more, 0)) if more > 0 else (a, b[-more:], (0, -more))
-        yield Rearranged("offset", {"rows": more}, *parts)
-    for rows, other, direction in ((a, b, 1), (b, a, -1)):
-        target = other[0]
-        if not np.any(target):
+    shifts, counts = np.unique(in_a[matched] - matched, return_counts=True)
+    for k in shifts[np.argsort(-counts)][:3]:
+        begin_a, begin_b = max(0, int(k)), max(0, -int(k))
+        rows = min(a.rows - begin_a, b.rows - begin_b)
+        if k == 0 or rows < max(2, SHARED * min(a.rows, b.rows)):
             continue
-        near = np.argsort(_distance(rows, target))[:3]
-        for k in near:
-            shared = min(len(rows) - int(k), len(other))
-            if k == 0 or shared < 2:
-                continue
-            here, there = rows[k : k + shared], other[:shared]
-            first, second = (here, there) if direction == 1 else (there, here)
-            begin = (int(k), 0) if direction == 1 else (0, int(k))
-            yield Rearranged("offset", {"rows": direction * int(k)}, first, second, begin)
+        facts = {"rows": int(k), "shared_rows": {"first_a": begin_a, "first_b": begin_b, "rows": rows}}
+        yield [offset_step({"first_row": begin_a}, {"first_row": begin_b}, facts, begin_a, begin_b, rows)]
 
 
-def _same_rows(table: Array) -> bool:
-    return bool((table[1:] == table[:-1]).all())
+def offset_step(
+    side_a: dict[str, Any],
+    side_b: dict[str, Any],
+    facts: dict[str, Any],
+    begin_a: int,
+    begin_b: int,
+    rows: int,
+) -> Step:
+    def undo(p: Operand, q: Operand) -> Pair:
+        return Selected(p, begin_a, rows), Selected(q, begin_b, rows)
+
+    return Step(Cause("offset", side_a, side_b, facts), undo)
 
 
-def _distance(rows: Array, target: Array) -> Array:
-    """How far each row points away from the target's direction."""
-    length = np.linalg.norm(rows, axis=1) * np.linalg.norm(target)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        cosine = rows @ target / length
-    return np.asarray(np.nan_to_num(1 - cosine, nan=2.0))
+def _as_rule(found: Rows, broken: str) -> Step | None:
+    """The rows of the broken side are rows of the other at positions that follow a rule."""
+    rows = np.arange(len(found))
+    if (found < 0).mean() > 0.01 or _identity(found):
+        return None
+    found = np.where(found < 0, rows, found)
+    rule, last, restarts = named_rule(found.astype(np.float64), rows.astype(np.float64))
+    if rule is None:
+        return None
+    away = np.flatnonzero(found != rows)
+    facts = {"rule": rule, "first": int(away[0]), "last": int(away[-1]), "count": len(away)}
+    if rule == "clamp":
+        facts["last"] = last
+    if rule == "restart":
+        facts["restarts"] = list(restarts)
+    words = [{"positions": rule}, {"positions": "count up"}]
+    sides = words if broken == "a" else words[::-1]
+
+    def undo(p: Operand, q: Operand) -> Pair:
+        return (p, Selected(q, found)) if broken == "a" else (Selected(p, found), q)
+
+    return Step(Cause("positions", sides[0], sides[1], facts), undo)
 
 
-def shorter(a: Array, b: Array) -> Iterator[Rearranged]:
-    """One is the beginning of the other."""
-    if a.ndim == 2 and b.ndim == 2 and a.shape[1] == b.shape[1] and len(a) != len(b):
-        rows = min(len(a), len(b))
-        if rows >= 1:
-            yield Rearranged("offset", {"rows": 0, "rows_a": len(a), "rows_b": len(b)}, a[:rows], b[:rows])
+def named_rule(positions: Array, counted: Array) -> tuple[str | None, int | None, tuple[int, ...]]:
+    """The rule that makes these positions of those that count up: rounded, wrapped, clamped, or begun again."""
+    for rule in RULES:
+        if np.array_equal(in_type(counted, rule), positions) and not np.array_equal(positions, counted):
+            return rule, None, ()
+    step = np.diff(positions)
+    stride = counted[1] - counted[0] if len(counted) > 1 else 1.0
+    stopped = np.flatnonzero(step == 0)
+    if len(stopped) and np.array_equal(stopped, np.arange(stopped[0], len(step))):
+        head = positions[: stopped[0] + 1]
+        if np.array_equal(head, counted[: len(head)]):
+            return "clamp", int(stopped[0]), ()
+    breaks = np.flatnonzero(np.abs(step - stride) > 1e-6) + 1
+    if len(breaks) and (positions[breaks] == positions[0]).all() and len(breaks) <= len(positions) / 2:
+        return "restart", None, tuple(int(r) for r in breaks)
+    return None, None, ()
 
 
-def padding_row(a: Array, b: Array) -> Iterator[Rearranged]:
-    """Rows of zeros in one table only, put between its rows or written over them; or special rows in front."""
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+# -- columns ------------------------------------------------------------------------------------------------------
+
+
+def columns_elsewhere(a: Operand, b: Operand) -> Iterator[list[Step]]:
+    """Columns in another order, with other signs, or repeated."""
+    if a.rows != b.rows or a.rows < 2 or max(a.columns, b.columns) > WIDEST:
         return
-    zero_a, zero_b = ~np.any(a, axis=1), ~np.any(b, axis=1)
-    at_a, at_b = np.flatnonzero(zero_a), np.flatnonzero(zero_b)
-    if np.array_equal(at_a, at_b) or max(len(at_a), len(at_b)) > len(a) // 2:
+    picked = np.unique(np.linspace(0, a.rows - 1, min(a.rows, COLUMN_ROWS)).astype(np.intp))
+    x, y = a.at(picked), b.at(picked)
+    keep = np.isfinite(x).all(axis=1) & np.isfinite(y).all(axis=1)
+    x, y = x[keep], y[keep]
+    if len(x) < 2 or not (np.any(x) and np.any(y)):
         return
-    facts = {"rows_a": [int(r) for r in at_a[:16]], "rows_b": [int(r) for r in at_b[:16]]}
-    if len(a) == len(b):
-        kept = ~(zero_a | zero_b)
-        if kept.sum() >= 2:
-            yield Rearranged("padding-row", facts | {"written_over": True}, a[kept], b[kept])
-    left, right = a[~zero_a], b[~zero_b]
-    shared = min(len(left), len(right))
-    if shared >= 2:
-        yield Rearranged("padding-row", facts | {"written_over": False}, left[:shared], right[:shared])
+    if a.columns != b.columns:
+        yield from _repeated(x, y)
+        return
+    if a.columns < 2:
+        return
+    unit = max(a.precision.unit, b.precision.unit)
+    ratio = float(np.sqrt(np.mean(y**2) / np.mean(x**2)))
+    found = _signed_order(x * ratio, y, 4 * unit + 1e-6)
+    if found is not None:
+        index, sign = found
+        if not (_identity(index) and (sign > 0).all()):
+            yield _named_columns(x, y, index, sign, unit)
+    yield from _eigenvectors(a, b)
 
 
-def permutation(a: Array, b: Array) -> Iterator[Rearranged]:
-    """The same rows or the same columns in another order."""
-    if a.shape != b.shape or a.ndim != 2:
+def _repeated(x: Array, y: Array) -> Iterator[list[Step]]:
+    """Each value once in one table, and twice in the other."""
+    wide, narrow, flipped = (y, x, False) if y.shape[1] > x.shape[1] else (x, y, True)
+    if wide.shape[1] != 2 * narrow.shape[1]:
         return
-    for axis, name in ((0, "rows"), (1, "columns")):
-        if a.shape[axis] < 2:
+    name, pair = once(wide)
+    if name == "split":
+        return
+    first = np.array([int(np.argmax(pair == i)) for i in range(narrow.shape[1])], dtype=np.intp)
+    if flipped:
+        cause = Cause("layout", {"layout": name}, {"layout": "split"})
+        yield [Step(cause, lambda p, q: (Columns(p, first), q))]
+    else:
+        cause = Cause("layout", {"layout": "split"}, {"layout": name})
+        yield [Step(cause, lambda p, q: (Columns(p, pair), q))]
+
+
+def _signed_order(x: Array, y: Array, tolerance: float) -> tuple[Rows, Array] | None:
+    """For each column of y the column of x that equals it up to its sign; each is used once."""
+    width = x.shape[1]
+    room = tolerance * max(np.abs(x).max(), np.abs(y).max())
+    free = np.ones(width, bool)
+    index, sign = np.empty(width, np.intp), np.ones(width)
+    power_x, power_y = (x**2).sum(axis=0), (y**2).sum(axis=0)
+    product = x.T @ y
+    for c in range(width):
+        apart = power_x + power_y[c] - 2 * np.abs(product[:, c])
+        near = np.flatnonzero(apart <= len(x) * (4 * room) ** 2 + 1e-12 * power_y[c])
+        chosen = None
+        follows = {
+            index[c - 1] + 1 if c else 0,
+            index[c - 2] + 1 if c > 1 else 0,
+            index[c - 1] + 2 if c else 0,
+        }
+        for i in sorted(near, key=lambda i: (not free[i], i not in follows, i != c, apart[i])):
+            for s in (1.0, -1.0) if product[i, c] >= 0 else (-1.0, 1.0):
+                if np.abs(s * x[:, i] - y[:, c]).max() <= room:
+                    chosen = int(i), s
+                    break
+            if chosen is not None:
+                break
+        if chosen is None or not free[chosen[0]]:
+            return None
+        index[c], sign[c] = chosen
+        free[chosen[0]] = False
+    return index, sign
+
+
+def _pairing_of(x: Array, unit: float) -> tuple[str, Rows, Rows] | None:
+    """Which columns are cosine and sine of one angle: the sum of their squares is the same everywhere."""
+    for name, first, second in pairings(x.shape[1]):
+        if name == "halves, each twice" or 2 * len(first) != x.shape[1]:
             continue
-        order = _matching(a if axis == 0 else a.T, b if axis == 0 else b.T)
-        if order is not None and not np.array_equal(order, np.arange(len(order))):
-            moved = int((order != np.arange(len(order))).sum())
-            facts = {"of": name, "moved": moved, "order": [int(i) for i in order[:64]]}
-            yield Rearranged("permutation", facts, a[order] if axis == 0 else a[:, order], b)
+        power = x[:, first] ** 2 + x[:, second] ** 2
+        scale = float(np.median(power))
+        moving = float(np.ptp(x, axis=0).max())
+        if (
+            scale > 0
+            and moving > 1e-3 * np.sqrt(scale)
+            and (np.abs(power - scale) <= (10 * unit + 4e-6) * scale).mean() > 0.9
+        ):
+            return name, first, second
+    return None
 
 
-def _matching(a: Array, b: Array) -> NDArray[np.intp] | None:
-    """For each row of b its row of a: by the order of a random sum of each row, or, where rounding has blurred
-    that, the row in the nearest direction."""
-    if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        return None
-    size_a, size_b = np.linalg.norm(a), np.linalg.norm(b)
-    if not (size_a > 0 and size_b > 0):
-        return None
-    if abs(size_b / size_a - 1) > 0.01:  # an amplitude, too
-        a = a * (size_b / size_a)
-    weights = np.random.default_rng(0).standard_normal(a.shape[1])
-    sums_a, sums_b = a @ weights, b @ weights
-    order_a, order_b = np.argsort(sums_a, kind="stable"), np.argsort(sums_b, kind="stable")
-    scale = np.abs(a).sum(axis=1).max() + 1e-300
-    if np.abs(sums_a[order_a] - sums_b[order_b]).max() > 0.003 * scale:
-        return None
-    order = np.empty(len(a), dtype=np.intp)
-    order[order_b] = order_a
-    if np.abs(a[order] - b).max() > 0.02 * np.abs(b).max() and len(a) <= MOST_PAIRED:
-        length = np.linalg.norm(a, axis=1)
-        near = np.argmax((b @ a.T) / np.maximum(length, 1e-300), axis=1)
-        order = near if len(np.unique(near)) == len(near) else order
-    return order
+def _named_columns(x: Array, y: Array, index: Rows, sign: Array, unit: float) -> list[Step]:
+    """An order of columns and signs, told as layout, axes, exchange of sines and cosines, signs, if it is that."""
+    width = len(index)
+    steps: list[Step] = []
+    in_a, in_b = _pairing_of(x, unit), _pairing_of(y, unit)
+    if in_a is None or in_b is None:
+        if not _identity(index):
+            facts = {
+                "of": "columns",
+                "moved": int(np.count_nonzero(index != np.arange(width))),
+                "order": index[:LISTED].tolist(),
+            }
+            steps.append(_columns_step("permutation", {}, {}, facts, index))
+        if (sign < 0).any():
+            steps.append(_sign_step(x, y, sign))
+        return steps
+    (name_a, *slots_a), (name_b, *slots_b) = in_a, in_b
+    at_a = {int(c): (i, k) for k in (0, 1) for i, c in enumerate(slots_a[k])}
+    at_b = {int(c): (i, k) for k in (0, 1) for i, c in enumerate(slots_b[k])}
+    pair_of = np.full(len(slots_b[0]), -1)
+    flipped = np.zeros(len(slots_b[0]), bool)
+    for c in range(width):
+        (i, k), (j, m) = at_b[c], at_a[int(index[c])]
+        if k == 0:
+            pair_of[i], flipped[i] = j, m == 1
+        elif pair_of[i] != j or flipped[i] != (m == 0):
+            facts = {"of": "columns", "order": index[:LISTED].tolist()}
+            return [
+                _columns_step("permutation", {}, {}, facts, index),
+                *([_sign_step(x, y, sign)] if (sign < 0).any() else []),
+            ]
+    current = np.arange(width)  # which column of a stands in each column now
+
+    def columns(pairs: Rows, flips: NDArray[np.bool_]) -> Rows:
+        made = np.empty(width, np.intp)
+        for c, (i, k) in at_b.items():
+            made[c] = slots_a[k ^ int(flips[i])][pairs[i]]
+        return made
+
+    def move(
+        cause: str, side_a: dict[str, Any], side_b: dict[str, Any], facts: dict[str, Any], wanted: Rows
+    ) -> None:
+        nonlocal current
+        place = np.empty(width, np.intp)
+        place[current] = np.arange(width)
+        steps.append(_columns_step(cause, side_a, side_b, facts, place[wanted]))
+        current = wanted
+
+    same, still = np.arange(len(pair_of)), np.zeros(len(pair_of), bool)
+    if name_a != name_b:
+        words = [
+            {"layout": _layout_name(n, one, *slots)}
+            for n, one, slots in ((name_a, x, slots_a), (name_b, y, slots_b))
+        ]
+        move("layout", words[0], words[1], {}, columns(same, still))
+    if not _identity(pair_of):
+        half = len(pair_of) // 2
+        if np.array_equal(pair_of, np.roll(same, half)) or np.array_equal(pair_of, np.roll(same, -half)):
+            halves = {"first_half": "one axis"}, {"first_half": "the other axis"}
+            move("axes", *halves, {}, columns(pair_of, still))
+        else:
+            move(
+                "permutation",
+                {},
+                {},
+                {"of": "pairs of columns", "order": pair_of[:LISTED].tolist()},
+                columns(pair_of, still),
+            )
+    if flipped.any():
+        facts = {} if flipped.all() else {"pairs": np.flatnonzero(flipped)[:LISTED].tolist()}
+        move("swap-sin-cos", {}, {}, facts, columns(pair_of, flipped))
+    if (sign < 0).any():
+        steps.append(_sign_step(x, y, sign))
+    return steps
 
 
-def eigenvectors(a: Array, b: Array) -> Iterator[Rearranged]:
-    """Columns of opposite sign, and columns turned within spaces of equal eigenvalue."""
-    if a.shape != b.shape or a.ndim != 2 or a.shape[1] < 1 or len(a) < 2:
+def _layout_name(pairing: str, x: Array, first: Rows, second: Rows) -> str:
+    """What `pe gen` calls the layout: the slowest pair has the larger cosine."""
+    if pairing != "halves":
+        return pairing
+    return "cos-sin" if np.abs(x[:, first[-1]]).mean() >= np.abs(x[:, second[-1]]).mean() else "sin-cos"
+
+
+def _columns_step(
+    cause: str, a: dict[str, Any], b: dict[str, Any], facts: dict[str, Any], index: Rows
+) -> Step:
+    return Step(Cause(cause, a, b, facts), lambda p, q: (Columns(p, index), q))
+
+
+def _sign_step(x: Array, y: Array, sign: Array) -> Step:
+    flipped = np.flatnonzero(sign < 0)
+    index = np.arange(len(sign))
+    if len(flipped) == len(sign):
+        cause = Cause("sign", {}, {}, {"of": "all"})
+    else:
+        orthogonal = _orthogonal(y)
+        named = {"columns": flipped[:LISTED].tolist(), "count": len(flipped)}
+        cause = (
+            Cause("eigenvector-sign", {}, {}, named)
+            if orthogonal
+            else Cause("sign", {}, {}, {"of": "columns"} | named)
+        )
+    return Step(cause, lambda p, q: (Columns(p, index, sign), q))
+
+
+def _orthogonal(x: Array) -> bool:
+    """Whether columns are at right angles, as eigenvectors are (rows that are a sample only nearly so)."""
+    size = np.linalg.norm(x, axis=0)
+    if not size.all() or x.shape[1] > len(x):
+        return False
+    gram = (x / size).T @ (x / size)
+    return float(np.abs(gram - np.eye(len(gram))).max()) < (1e-2 if len(x) < COLUMN_ROWS else 0.35)
+
+
+class Turned(Viewed):
+    """The columns mixed by a matrix."""
+
+    def __init__(self, of: Operand, matrix: Array) -> None:
+        super().__init__(of)
+        self.matrix = matrix
+
+    def take(self, start: int, stop: int) -> Array:
+        return self.of.take(start, stop) @ self.matrix
+
+
+def _eigenvectors(a: Operand, b: Operand) -> Iterator[list[Step]]:
+    """Columns of two eigensolvers: signs, and columns turned within spaces of equal eigenvalue."""
+    if a.size > LOOKED_AT or a.columns > a.rows:
         return
-    scale_a, scale_b = np.linalg.norm(a, axis=0), np.linalg.norm(b, axis=0)
-    if not (scale_a.all() and scale_b.all()):
+    x, y = a.whole(), b.whole()
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return
-    gram = (a / scale_a).T @ (a / scale_a)
-    orthogonal = a.shape[1] <= len(a) and float(np.abs(gram - np.eye(len(gram))).max()) < 1e-2
-    direction = np.sign(np.einsum("rc,rc->c", a, b))
+    size_x, size_y = np.linalg.norm(x, axis=0), np.linalg.norm(y, axis=0)
+    if not (size_x.all() and size_y.all()):
+        return
+    gram = (x / size_x).T @ (x / size_x)
+    if float(np.abs(gram - np.eye(len(gram))).max()) > 1e-2:
+        return
+    room = SOLVER * float(np.abs(y).max())
+    direction = np.sign(np.einsum("rc,rc->c", x, y))
     flipped = np.flatnonzero(direction < 0)
     if len(flipped) and np.all(direction != 0):
-        facts: dict[str, Any] = {"columns": [int(c) for c in flipped]}
-        yield Rearranged("eigenvector-sign", facts, a * direction, b, solved=orthogonal)
-    if not orthogonal or a.shape[1] == len(a):
+        facts: dict[str, Any] = {"columns": flipped[:LISTED].tolist(), "count": len(flipped)}
+        index = np.arange(len(direction))
+        yield [
+            Step(
+                Cause("eigenvector-sign", {}, {}, facts), lambda p, q: (Columns(p, index, direction), q), room
+            )
+        ]
+    if a.columns == a.rows:
         return
-    turn = (a / scale_a).T @ (b / scale_b)
+    turn = (x / size_x).T @ (y / size_y)
     spaces = _blocks(np.abs(turn) > 1e-2)
-    if any(last - first > 1 for first, last in spaces) and spaces != [(0, a.shape[1])]:
+    if any(last - first > 1 for first, last in spaces) and spaces != [(0, a.columns)]:
         clean = np.zeros_like(turn)
         for first, last in spaces:
             clean[first:last, first:last] = turn[first:last, first:last]
-        named = [[int(c) for c in range(first, last)] for first, last in spaces if last - first > 1]
-        facts = {"columns": [int(c) for c in flipped], "eigenspaces": named}
-        yield Rearranged("eigenvector-sign", facts, (a / scale_a) @ clean * scale_b, b, solved=True)
+        matrix = clean / size_x[:, None] * size_y
+        named = [list(range(first, last)) for first, last in spaces if last - first > 1]
+        facts = {"columns": flipped[:LISTED].tolist(), "eigenspaces": named}
+        yield [Step(Cause("eigenvector-sign", {}, {}, facts), lambda p, q: (Turned(p, matrix), q), room)]
 
 
 def _blocks(joined: NDArray[np.bool_]) -> list[tuple[int, int]]:
@@ -257,109 +478,3 @@ def _blocks(joined: NDArray[np.bool_]) -> list[tuple[int, int]]:
             spaces.append((first, column + 1))
             first = column + 1
     return spaces
-
-
-# In the order in which they are tried: what is simplest to say comes first.
-MOVES: dict[Move, str] = {
-    padding_row: "padding-row",
-    offset: "offset",
-    transpose: "transpose",
-    swap: "swap-sin-cos",
-    layout: "layout",
-    sign: "sign",
-    shorter: "offset",
-    permutation: "permutation",
-    eigenvectors: "eigenvector-sign",
-}
-
-Complex = NDArray[np.complex128]
-FEWEST_ROWS = 4
-ROWS_TRIED = 8
-FARTHEST = 8192
-MOST_AXES = 4
-TOLERANCE = 2e-3
-
-
-def other_sections(
-    a: NDArray[Any],
-    b: NDArray[Any],
-    names: tuple[str | None, str | None],
-    companions: tuple[Mapping[str, NDArray[Any]] | None, Mapping[str, NDArray[Any]] | None],
-) -> dict[str, Any] | None:
-    """The pairs that each axis has in either table, where the first rows are one plain table in both and the
-    others show the same positions in other pairs; None where this is not so."""
-    if a.ndim != 2 or a.shape != b.shape:
-        return None
-    different = np.flatnonzero((a != b).any(axis=1))
-    if not len(different) or different[0] < FEWEST_ROWS:
-        return None
-    head = int(different[0])
-    sides = []
-    for table, name, others in zip((a, b), names, companions, strict=True):
-        plain = _plain_rows(table, name, others, head)
-        if plain is None:
-            return None
-        sides.append(plain)
-    rows = different[:: max(1, len(different) // ROWS_TRIED)][:ROWS_TRIED]
-    for row in rows[::-1]:
-        found = [_pairs_by_position(z[row], reading) for z, reading in sides]
-        if found[0] is None or found[1] is None or len(found[0]) < 2 or set(found[0]) != set(found[1]):
-            continue
-        return {"row": int(row), "equal_rows": head} | {
-            f"sections_{side}": {str(position): pairs for position, pairs in sorted(one.items())}
-            for side, one in zip("ab", found, strict=True)
-            if one is not None
-        }
-    return None
-
-
-def _plain_rows(
-    table: NDArray[Any], name: str | None, others: Mapping[str, NDArray[Any]] | None, head: int
-) -> tuple[Complex, Reading] | None:
-    """The whole table as rotations, and what its first rows are: as many of them as one axis explains."""
-    for rows in (head, head // 2):
-        if rows < FEWEST_ROWS:
-            return None
-        cut = {key: value[:rows] for key, value in others.items()} if others else None
-        known = identify(table[:rows], name, cut)
-        if known is not None and known.reading is not None:
-            z = _rotations(table, name, others, known.reading)
-            return None if z is None else (z, known.reading)
-    return None
-
-
-def _rotations(
-    table: NDArray[Any], name: str | None, others: Mapping[str, NDArray[Any]] | None, reading: Reading
-) -> Complex | None:
-    values = table.astype(np.float64)
-    if reading.columns == "interleaved":
-        first, second = values[:, ::2], values[:, 1::2]
-    elif reading.columns == "halves":
-        first, second = np.split(values, 2, axis=1)
-    elif others and name and any(key != name for key in others):
-        other = next(value for key, value in others.items() if key != name).astype(np.float64)
-        first, second = repeated(values)[1], repeated(other)[1]
-        if "sin" in name.lower():
-            first, second = second, first
-        return np.asarray(first + 1j * second)
-    else:
-        return None
-    return np.asarray(second + 1j * first if reading.order == "sin-first" else first + 1j * second)
-
-
-def _pairs_by_position(row: Complex, reading: Reading) -> dict[int, list[int]] | None:
-    """Which pairs of a row are at which position: the fewest positions that explain all."""
-    w = np.array([float(f) for f in reading.solved.frequencies])
-    positions = np.arange(FARTHEST)
-    expected = reading.solved.amplitude * np.exp(1j * positions[:, None] * w)
-    fits = np.abs(expected - row) < TOLERANCE * reading.solved.amplitude
-    left = np.ones(len(w), dtype=bool)
-    found: dict[int, list[int]] = {}
-    while left.any() and len(found) < MOST_AXES:
-        best = int(fits[:, left].sum(axis=1).argmax())
-        taken = np.flatnonzero(fits[best] & left)
-        if not len(taken):
-            return None
-        found[best] = [int(i) for i in taken]
-        left[taken] = False
-    return None if left.any() else found

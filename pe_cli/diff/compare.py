@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.diff.explain import Cause, Explanation, explain
+from pe_cli.diff.explain import SECONDS, Explanation, Side, explain
 from pe_cli.diff.metrics import Comparison, Metrics, Spare, Tolerance, compare, squeezed
-from pe_cli.diff.parameters import spectral_causes
+from pe_cli.diff.operands import KEPT, Stored
+from pe_cli.diff.rotations import once
+from pe_cli.diff.verify import Cause, Room
 from pe_cli.errors import PeError
-from pe_cli.files import TensorSpec, check_memory
+from pe_cli.files import TensorSpec
 from pe_cli.files.sources import Source
-from pe_cli.inspect import Identified, identify
 
 SCHEMA = "pe.diff/1"
-SAMPLE = 1 << 18  # numbers of a long table that are looked at to explain it
-WHOLE = 1 << 22  # numbers of a table that is looked at whole
 COLUMN_BINS = 64
+MOST_TRIED = 16  # tensors of a file that one table is compared with
+ROLES = ("cos", "sin", "inv_freq", "freqs", "position", "bias", "slopes", "table")
+Progress = Callable[[int], None]
 
 
 @dataclass
@@ -31,7 +35,7 @@ class Difference:
     b: TensorSpec | None
     metrics: Metrics | None = None
     explanation: Explanation = field(default_factory=Explanation)
-    sample: tuple[NDArray[Any], NDArray[Any]] | None = field(default=None, repr=False)
+    sides: tuple[Stored, Stored] | None = field(default=None, repr=False)
 
     @property
     def same_shape(self) -> bool:
@@ -41,61 +45,73 @@ class Difference:
     def equal(self) -> bool:
         return self.same_shape and self.metrics is not None and self.metrics.same
 
+    @property
+    def explained(self) -> bool:
+        return self.equal or self.explanation.explained
+
     def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
         found: dict[str, Any] = {"a": _spec(self.a), "b": _spec(self.b), "equal": self.equal}
         if self.metrics is not None:
             found |= _numbers(self.metrics)
-        found["causes"] = [cause.as_dict() for cause in self.explanation.causes]
+        found["explained"] = self.explained
+        found["causes"] = [cause.to_dict() for cause in self.explanation.causes]
         found["notes"] = self.explanation.notes
         found["angles_part"] = self.explanation.parting
-        known = self.explanation.identified
-        if any(known):
-            found["identified"] = {
-                side: one.as_dict() if one else None for side, one in zip("ab", known, strict=True)
-            }
         if self.explanation.shared_rows:
-            first_a, first_b, rows = self.explanation.shared_rows
-            found["shared_rows"] = {"first_a": first_a, "first_b": first_b, "rows": rows}
+            found["shared_rows"] = self.explanation.shared_rows
         return found
 
 
 @dataclass
 class Report:
-    """All pairs of tensors, and those that only one of the files has."""
+    """All pairs of tensors, and those that only one of the files has. `renamed` are pairs of other names."""
 
     labels: tuple[str, str]
     tolerance: Tolerance
     pairs: list[Difference]
     only_a: list[str] = field(default_factory=list)
     only_b: list[str] = field(default_factory=list)
-    joint: Explanation | None = None  # of the files as a whole, where no two tensors go together
+    names: list[Cause] = field(default_factory=list)
 
     @property
     def equal(self) -> bool:
-        return all(pair.equal for pair in self.pairs) and not (self.only_a or self.only_b)
+        return all(pair.equal for pair in self.pairs) and not (self.only_a or self.only_b or self.names)
+
+    @property
+    def explained(self) -> bool:
+        return (
+            bool(self.pairs)
+            and all(pair.explained for pair in self.pairs)
+            and not (self.only_a or self.only_b)
+        )
 
     @property
     def causes(self) -> list[Cause]:
-        """Of all pairs, each kind once."""
-        explanations = [pair.explanation for pair in self.pairs] + ([self.joint] if self.joint else [])
+        """Of all pairs: other names first, then each cause once, with the largest difference that it leaves."""
         found: dict[str, Cause] = {}
-        for explanation in explanations:
-            for cause in explanation.causes:
-                found.setdefault(cause.cause, cause)
+        for cause in self.names + [cause for pair in self.pairs for cause in pair.explanation.causes]:
+            told = cause.to_dict()
+            left = told.pop("residual_after")
+            known = found.setdefault(repr(told), cause)
+            if left is not None and known is not cause:
+                known.residual_after = max(known.residual_after or 0.0, cause.residual_after or 0.0)
         return list(found.values())
 
     def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
         measured = [pair.metrics for pair in self.pairs if pair.metrics is not None]
         found: dict[str, Any] = {
             "schema": SCHEMA,
             "a": self.labels[0],
             "b": self.labels[1],
             "equal": self.equal,
+            "explained": self.equal or self.explained,
             "rule": self.tolerance.rule,
             "max_abs": max((m.max_abs for m in measured), default=None),
             "max_ulp": max((m.max_ulp for m in measured), default=None),
             "max_rel": max((m.max_rel for m in measured), default=None),
-            "causes": [cause.as_dict() for cause in self.causes],
+            "causes": [cause.to_dict() for cause in self.causes],
             "tensors": [pair.as_dict() for pair in self.pairs],
         }
         if len(self.pairs) == 1:
@@ -136,179 +152,314 @@ def _numbers(m: Metrics) -> dict[str, Any]:
     }
 
 
-def compare_sources(a: Source, b: Source, named: tuple[bool, bool], tolerance: Tolerance) -> Report:
+def compare_sources(
+    a: Source,
+    b: Source,
+    named: tuple[bool, bool],
+    tolerance: Tolerance,
+    *,
+    explained: bool = True,
+    progress: Progress | None = None,
+) -> Report:
     """Compare what was named, or the only tensors, or all tensors with a name in common.
 
-    `named` says for which side the user chose a tensor.
+    Parameters
+    ----------
+    a, b : two files of tensors; b is the reference
+    named : for each of them whether the user chose a tensor of it
+    tolerance : what counts as the same
+    explained : whether the reasons are looked for
+    progress : is told the bytes of one side that were compared
+
+    Raises
+    ------
+    PeError
+        For a file without tensors, a tensor that is not there, and types that are not read.
     """
-    a.require_tensors()
-    b.require_tensors()
-    pairs, only_a, only_b = _pairing(a, b, named)
-    report = Report((a.label, b.label), tolerance, [], only_a, only_b)
-    for name_a, name_b in pairs:
-        report.pairs.append(_compare_pair(a, name_a, b, name_b, tolerance))
-    if not pairs:
-        report.joint = _joint(a, b)
-        report.pairs.append(Difference(None, None, explanation=report.joint))
-    else:
-        _crosswise(report)
-    return report
+    return _Comparing(a, b, tolerance, explained, progress).run(named)
 
 
-def _pairing(
-    a: Source, b: Source, named: tuple[bool, bool]
-) -> tuple[list[tuple[str, str]], list[str], list[str]]:
-    alone = (named[0] or len(a.tensors) == 1, named[1] or len(b.tensors) == 1)
-    if all(alone):
-        return [(a.chosen.name, b.chosen.name)], [], []
-    if alone[0] or alone[1]:
-        single, several = (a, b) if alone[0] else (b, a)
+@dataclass
+class _Comparing:
+    a: Source
+    b: Source
+    tolerance: Tolerance
+    explained: bool
+    progress: Progress | None
+    seconds: float = SECONDS
+
+    def run(self, named: tuple[bool, bool]) -> Report:
+        a, b = self.a, self.b
+        a.require_tensors()
+        b.require_tensors()
+        report = Report((a.label, b.label), self.tolerance, [])
+        alone = (named[0] or len(a.tensors) == 1, named[1] or len(b.tensors) == 1)
+        if all(alone):
+            report.pairs.append(self.pair(a.chosen.name, b.chosen.name))
+            return report
+        if any(alone):
+            self.one_against_several(report, alone[0])
+            return report
+        common = [name for name in a.tensors if name in b.tensors]
+        report.pairs = [self.pair(name, name) for name in common]
+        left = [name for name in a.tensors if name not in b.tensors]
+        right = [name for name in b.tensors if name not in a.tensors]
+        for name_a, name_b in self.renamed(left, right):
+            left.remove(name_a)
+            right.remove(name_b)
+            self.add_renamed(report, self.pair(name_a, name_b))
+        report.only_a, report.only_b = left, right
+        self.crosswise(report)
+        return report
+
+    def pair(self, name_a: str, name_b: str) -> Difference:
+        """The numbers of one pair of tensors, and where they differ the reasons."""
+        pair = Difference(self.a.spec(name_a), self.b.spec(name_b))
+        assert pair.a is not None
+        assert pair.b is not None
+        if pair.same_shape:
+            pair.metrics = compare(self.a, name_a, self.b, name_b, self.tolerance, self.progress)
+            if pair.metrics.same or not self.explained:
+                return pair
+        left, right = Stored.open(self.a, pair.a), Stored.open(self.b, pair.b)
+        if left is None or right is None:
+            pair.explanation.notes.append("a pipe is read once: give a file to have the difference explained")
+            return pair
+        pair.sides = left, right
+        if self.explained and left.size and right.size:
+            pair.explanation = self.reasons(self.side(self.a, name_a, left), self.side(self.b, name_b, right))
+        if pair.metrics is None:
+            pair.metrics = self.on_shared_rows(pair)
+        if not pair.equal and pair.same_shape and pair.explanation.explained and not pair.explanation.causes:
+            pair.explanation.notes.append("only the last bits differ: by no more than rounding once more")
+        return pair
+
+    def reasons(self, a: Side, b: Side) -> Explanation:
+        """The search, within what is left of its time."""
+        found = explain(a, b, self.seconds)
+        self.seconds = max(0.5, self.seconds - found.seconds)
+        return found
+
+    def side(self, source: Source, name: str, table: Stored) -> Side:
+        array = partial(source.read, name)
+        other = _other_half(source, name)
+        if other is None or not source.stream.seekable:
+            return Side(table, array)
+        return Side(table, array, Stored.open(source, source.spec(other)), _part(name) == "sin")
+
+    def on_shared_rows(self, pair: Difference) -> Metrics | None:
+        """The numbers of the rows that both have, aligned as the explanation says."""
+        assert pair.sides is not None
+        left, right = pair.sides
+        if left.columns != right.columns or left.complex != right.complex:
+            return None
+        shared = pair.explanation.shared_rows or {
+            "first_a": 0,
+            "first_b": 0,
+            "rows": min(left.rows, right.rows),
+        }
+        rows = shared["rows"]
+        if rows < 1:
+            return None
+        comparison = Comparison((rows, left.items), left.dtype, right.dtype, self.tolerance)
+        found, spare = comparison.empty(), Spare()
+        for start in range(0, rows, left.step):
+            stop = min(rows, start + left.step)
+            x = left.raw(shared["first_a"] + start, shared["first_a"] + stop)
+            y = right.raw(shared["first_b"] + start, shared["first_b"] + stop)
+            comparison.block(found, start, x, y, spare)
+        return found
+
+    # -- tensors of other names -----------------------------------------------------------------------------------
+
+    def renamed(self, left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:
+        """Tensors that only one file has by name: equal ones, then those that play one part, then the only two."""
+        if not (self.a.stream.seekable and self.b.stream.seekable):
+            return []
+        pairs: list[tuple[str, str]] = []
+        free_a, free_b = list(left), list(right)
+        sizes = {_key(self.b.spec(name)) for name in free_b} & {_key(self.a.spec(name)) for name in free_a}
+        digests: dict[bytes, str] = {}
+        for name in free_b:
+            if _key(self.b.spec(name)) in sizes:
+                digests.setdefault(_digest(self.b, name), name)
+        for name in list(free_a):
+            other = digests.pop(_digest(self.a, name), None) if _key(self.a.spec(name)) in sizes else None
+            if other is not None:
+                pairs.append((name, other))
+                free_a.remove(name)
+                free_b.remove(other)
+        for role in ROLES:
+            ours, theirs = ([n for n in names if role in n.lower()] for names in (free_a, free_b))
+            if len(ours) == len(theirs) == 1:
+                pairs.append((ours[0], theirs[0]))
+                free_a.remove(ours[0])
+                free_b.remove(theirs[0])
+        if len(free_a) == len(free_b) == 1 and not pairs:
+            pairs.append((free_a[0], free_b[0]))
+        return pairs
+
+    def add_renamed(self, report: Report, pair: Difference) -> None:
+        """The pair, and that its names differ, if the tables agree but for causes that are told."""
+        assert pair.a is not None
+        assert pair.b is not None
+        report.pairs.append(pair)
+        if pair.explained:
+            left = pair.metrics.max_abs if pair.metrics is not None and pair.same_shape else None
+            report.names.append(Cause("names", {"name": pair.a.name}, {"name": pair.b.name}, {}, left))
+
+    def one_against_several(self, report: Report, a_alone: bool) -> None:
+        """The tensor of the same name; else the one that fits, which is named."""
+        single, several = (self.a, self.b) if a_alone else (self.b, self.a)
         name = single.chosen.name
         if name in several.tensors:
-            return [(name, name)], [], []
-        if named[0] or named[1]:
-            several.chosen  # noqa: B018 (raises the error that lists the tensors)
-        return [], list(a.tensors), list(b.tensors)
-    common = [name for name in a.tensors if name in b.tensors]
-    only = [name for name in a.tensors if name not in b.tensors], [n for n in b.tensors if n not in a.tensors]
-    return [(name, name) for name in common], *only
+            report.pairs.append(self.pair(name, name))
+            return
+        if not (self.explained and several.stream.seekable and single.stream.seekable):
+            report.only_a, report.only_b = list(self.a.tensors), list(self.b.tensors)
+            return
+        tried = list(several.tensors)[:MOST_TRIED]
+        best: Difference | None = None
+        explained, self.explained = self.explained, False
+        for other in tried:
+            pair = self.pair(*((name, other) if a_alone else (other, name)))
+            if pair.equal:
+                best = pair
+                break
+        self.explained = explained
+        if best is None:
+            best = self.joined(a_alone)
+            if best is not None:
+                report.pairs.append(best)
+                return
+            for other in tried:
+                pair = self.pair(*((name, other) if a_alone else (other, name)))
+                if pair.explanation.explained and (
+                    best is None or pair.explanation.cost < best.explanation.cost
+                ):
+                    best = pair
+        if best is None:
+            report.pairs.append(Difference(None, None))
+            report.only_a, report.only_b = list(self.a.tensors), list(self.b.tensors)
+            return
+        self.add_renamed(report, best)
 
-
-def _compare_pair(a: Source, name_a: str, b: Source, name_b: str, tolerance: Tolerance) -> Difference:
-    pair = Difference(a.spec(name_a), b.spec(name_b))
-    assert pair.a is not None
-    assert pair.b is not None
-    if pair.same_shape:
-        pair.metrics = compare(a, name_a, b, name_b, tolerance)
-        if pair.metrics.same:
-            return pair
-    left, right = _sample(a, pair.a), _sample(b, pair.b)
-    if left is None or right is None:
-        pair.explanation.notes.append("a pipe is read once: give a file to have the difference explained")
-        return pair
-    pair.sample = left, right
-    companions = _companions(a, name_a), _companions(b, name_b)
-    if left.size and right.size:
-        pair.explanation = explain(left, right, names=(name_a, name_b), companions=companions)
-    for cause in pair.explanation.causes:
-        if "rows_a" in cause.facts and cause.facts.get("rows") == 0:
-            _tell_of_beginning(pair, cause, (left, right))
-    if left.size < pair.a.size:
-        pair.explanation.notes.append(f"causes: from the first {len(left)} rows")
-    if pair.metrics is None:
-        pair.metrics = _on_shared_rows(pair, left, right, tolerance)
-    return pair
-
-
-def _tell_of_beginning(pair: Difference, cause: Cause, samples: tuple[NDArray[Any], NDArray[Any]]) -> None:
-    """One table is the beginning of the other: how many rows each has, of which the samples may be a part."""
-    assert pair.a is not None
-    assert pair.b is not None
-    whole = (pair.a.size, pair.b.size)
-    a, b = (len(sample) * size // sample.size for sample, size in zip(samples, whole, strict=True))
-    cause.facts.update(rows_a=a, rows_b=b)
-    short, long = ("a", "b") if a < b else ("b", "a")
-    pair.explanation.notes.append(
-        f"{long} begins with all {min(a, b)} rows of {short}, and has {abs(a - b)} more"
-    )
-
-
-def _sample(source: Source, spec: TensorSpec) -> NDArray[Any] | None:
-    """The table, or the first rows of a long one, without axes of length 1 in front; None where a pipe has been read."""
-    shape = spec.shape
-    while len(shape) > 2 and shape[0] == 1:
-        shape = shape[1:]
-    if source.span(spec.name) is None and not source.stream.seekable:
-        try:
-            return source.read(spec.name).reshape(shape)
-        except PeError:
+    def joined(self, a_alone: bool) -> Difference | None:
+        """One table against cosines and sines in two tensors."""
+        single, several = (self.a, self.b) if a_alone else (self.b, self.a)
+        cos = next((n for n in several.tensors if _part(n) == "cos" and _other_half(several, n)), None)
+        spec = single.chosen
+        if cos is None or len(spec.shape) < 2:
             return None
-    if spec.size <= WHOLE or len(shape) < 2:
-        return source.read(spec.name).reshape(shape)
-    row = spec.size // shape[0]
-    rows = min(shape[0], max(2, SAMPLE // row))
-    check_memory(rows * (spec.nbytes // shape[0]), f"{rows} rows of {source.label}")
-    return next(source.flat(spec.name, items=rows * row)).reshape(rows, *shape[1:])
-
-
-def _companions(source: Source, name: str) -> Mapping[str, NDArray[Any]] | None:
-    """The other half of a pair of cosines and sines, and eigenvalues, where they lie in the same file."""
-    if len(source.tensors) < 2 or not source.stream.seekable:
-        return None
-    found = {}
-    for part, other in (("cos", "sin"), ("sin", "cos")):
-        at = name.lower().rfind(part)
-        wanted = name[:at] + other + name[at + 3 :] if at >= 0 else None
-        if wanted in source.tensors and source.tensors[wanted].shape == source.tensors[name].shape:
-            sample = _sample(source, source.tensors[wanted])
-            if sample is not None:
-                found[wanted] = sample
-    return found or None
-
-
-def _measure(a: NDArray[Any], b: NDArray[Any], tolerance: Tolerance) -> Metrics:
-    """The metrics of two arrays of one shape in memory."""
-    comparison = Comparison(a.shape, _name(a), _name(b), tolerance)
-    found = comparison.empty()
-    if a.size:
-        rows = comparison.rows
-        comparison.block(
-            found,
-            0,
-            np.ascontiguousarray(a).reshape(rows, -1),
-            np.ascontiguousarray(b).reshape(rows, -1),
-            Spare(),
+        sin = _other_half(several, cos)
+        assert sin is not None
+        if spec.size > KEPT or several.spec(cos).size > KEPT:
+            return None
+        parts = [several.read(n).astype(np.float64) for n in (cos, sin)]
+        parts = [part.reshape(-1, part.shape[-1]) for part in parts]
+        way, pair_of = once(parts[0])
+        first = [int(np.argmax(pair_of == i)) for i in range(int(pair_of.max()) + 1)]
+        whole = np.concatenate([part[:, first] for part in parts], axis=1).astype(np.float32)
+        table = Stored.open(single, spec)
+        if table is None:
+            return None
+        both = Stored.of(whole)
+        sides = [Side(table, partial(single.read, spec.name)), Side(both, lambda: whole)]
+        found = self.reasons(*(sides if a_alone else sides[::-1]))
+        equal = (
+            table.rows == both.rows
+            and table.columns == both.columns
+            and not Room((table.precision, both.precision)).outside(table.whole(), both.whole())[0].any()
         )
-    return found
+        if not (found.explained or equal):
+            return None
+        layouts = [cause for cause in found.causes if cause.cause == "layout"]
+        if layouts:
+            (layouts[0].b if a_alone else layouts[0].a)["layout"] = way
+        else:
+            words = {"layout": "complex" if table.complex else "cos-sin"}, {"layout": way}
+            left = found.causes[0].residual_after if found.causes else 0.0
+            found.causes.insert(
+                0, Cause("layout", *(words if a_alone else words[::-1]), {}, None if found.causes else left)
+            )
+        found.explained = True
+        return Difference(None, None, explanation=found)
+
+    def crosswise(self, report: Report) -> None:
+        """Cosines that are the other file's sines: exchanged names, not two differences."""
+        held = {pair.a.name: pair for pair in report.pairs if pair.a and pair.sides and not pair.equal}
+        for name, pair in held.items():
+            other = held.get(_renamed_part(name) or "") if _part(name) == "cos" else None
+            if (
+                other is None
+                or pair.sides is None
+                or other.sides is None
+                or pair.a is None
+                or other.a is None
+            ):
+                continue
+            if _same(pair.sides[0], other.sides[1]) and _same(other.sides[0], pair.sides[1]):
+                for one in (pair, other):
+                    cause = Cause(
+                        "swap-sin-cos",
+                        {"tensors": [name, other.a.name]},
+                        {"tensors": [other.a.name, name]},
+                        {},
+                        0.0,
+                    )
+                    one.explanation.causes, one.explanation.explained = [cause], True
 
 
-def _name(array: NDArray[Any]) -> str:
-    return str(array.dtype.name)
+def _part(name: str) -> str | None:
+    """Whether a name speaks of cosines or of sines."""
+    lowered = name.lower()
+    places = {part: lowered.rfind(part) for part in ("cos", "sin")}
+    found = max(places, key=lambda part: places[part])
+    return found if places[found] >= 0 else None
 
 
-def _on_shared_rows(
-    pair: Difference, left: NDArray[Any], right: NDArray[Any], tolerance: Tolerance
-) -> Metrics | None:
-    """Metrics of the rows that both have, aligned as the explanation says."""
-    if left.ndim != right.ndim or left.ndim < 1 or left.shape[1:] != right.shape[1:]:
+def _renamed_part(name: str) -> str | None:
+    """The name with `cos` for `sin`, or the other way."""
+    part = _part(name)
+    if part is None:
         return None
-    first_a, first_b, rows = pair.explanation.shared_rows or (0, 0, min(len(left), len(right)))
-    rows = min(rows, len(left) - first_a, len(right) - first_b)
-    if rows < 1:
+    at = name.lower().rfind(part)
+    return name[:at] + {"cos": "sin", "sin": "cos"}[part] + name[at + 3 :]
+
+
+def _other_half(source: Source, name: str) -> str | None:
+    """The tensor with the sines of cosines, or the cosines of sines."""
+    other = _renamed_part(name)
+    if (
+        other is None
+        or other not in source.tensors
+        or source.tensors[other].shape != source.tensors[name].shape
+    ):
         return None
-    return _measure(left[first_a : first_a + rows], right[first_b : first_b + rows], tolerance)
+    return other
 
 
-def _joint(a: Source, b: Source) -> Explanation:
-    """Files that hold the same encoding in different tensors, such as one table against cosines and sines."""
-    known: list[Identified | None] = []
-    for source in (a, b):
-        if not source.stream.seekable or len(source.tensors) > 4:
-            return Explanation(notes=["the two files have no tensor name in common"])
-        arrays = {name: _sample(source, spec) for name, spec in source.tensors.items()}
-        held = {name: array for name, array in arrays.items() if array is not None}
-        known.append(next((one for name in held if (one := identify(held[name], name, held))), None))
-    explanation = Explanation(identified=(known[0], known[1]))
-    explanation.notes.append("the two files have no tensor name in common: compared as encodings")
-    if known[0] is not None and known[1] is not None:
-        found = spectral_causes(known[0], known[1])
-        explanation.causes = [Cause(name, facts, left) for name, facts, left in found.causes]
-        explanation.parting = found.parting
-    return explanation
+def _key(spec: TensorSpec) -> tuple[str, int]:
+    return spec.dtype, spec.size
 
 
-def _crosswise(report: Report) -> None:
-    """Cosines that are the other file's sines: exchanged names, not two differences."""
-    held = {pair.a.name: pair for pair in report.pairs if pair.a and pair.sample and not pair.equal}
-    for name, pair in held.items():
-        at = name.lower().rfind("cos")
-        other = held.get(name[:at] + "sin" + name[at + 3 :]) if at >= 0 else None
-        if other is None or pair.sample is None or other.sample is None:
-            continue
-        if np.array_equal(pair.sample[0], other.sample[1]) and np.array_equal(
-            pair.sample[1], other.sample[0]
-        ):
-            for one in (pair, other):
-                one.explanation.causes = [
-                    Cause("swap-sin-cos", {"tensors": [name, other.a.name if other.a else ""]}, 0.0)
-                ]
+def _digest(source: Source, name: str) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(str(squeezed(source.spec(name).shape)).encode())
+    try:
+        for piece in source.flat(name, items=1 << 18):
+            digest.update(np.ascontiguousarray(piece).view(np.uint8).data)
+    except PeError:
+        return name.encode()
+    return digest.digest()
+
+
+def _same(a: Stored, b: Stored) -> bool:
+    if (a.rows, a.columns) != (b.rows, b.columns):
+        return False
+    starts = range(0, a.rows, a.step)
+    return all(_equal(a.take(s, min(a.rows, s + a.step)), b.take(s, min(a.rows, s + a.step))) for s in starts)
+
+
+def _equal(x: NDArray[Any], y: NDArray[Any]) -> bool:
+    return bool(np.array_equal(x, y, equal_nan=True))

@@ -1,368 +1,414 @@
-"""Why two tables differ: the change, or the two changes, that make them agree.
+"""Why two tables differ: the fewest changes that turn the one into the other, each of them verified on every row.
 
-Two searches. One changes the first table by moves (`arrangement.py`), a scale and a rounding until it is the second,
-to the last bit that the narrower type holds. The other identifies both tables and compares what they are: base,
-scaling, positions. Nothing is named that does not make the tables agree.
+The search makes candidates from what the tables hold (the same rows or columns elsewhere), from what they are (pairs
+that turn, a family of pairs of positions, a grid), and from ways to resample. It believes none of them: a candidate
+is told only if undoing it brings the whole of `a` closer to `b`, and only with the changes that it cannot do without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.diff.arrangement import MOVES, Rearranged, other_sections, sign
-from pe_cli.diff.parameters import spectral_causes
-from pe_cli.inspect import Identified, identify
-from pe_cli.inspect.laws import roundest
-from pe_cli.inspect.result import Precision, plain, stored_precision
+from pe_cli.diff.arrangement import columns_elsewhere, length, rows_elsewhere, zero_rows
+from pe_cli.diff.families import Held, family_steps, resampled
+from pe_cli.diff.operands import KEPT, Operand, Reshaped, Rounded, Scaled, Stored, Transposed, blocks
+from pe_cli.diff.parameters import turning_steps
+from pe_cli.diff.places import MOST_ROWS, borrowed, completed, section_steps
+from pe_cli.diff.rotations import Turning, read, read_alone, rounded_near
+from pe_cli.diff.verify import (
+    LOW,
+    SAMPLE,
+    Cause,
+    Deadline,
+    Step,
+    distance,
+    exceptions,
+    extra_room,
+    needed,
+    remainder,
+    same_axes,
+    sampled,
+    undone,
+    with_residuals,
+)
 
-Array = NDArray[np.float64]
-GLANCES = (12, 256)
-LARGEST = 1 << 25
-KNOWN_BY = 1 << 17  # numbers of a table that tell what it is, if it is a rotation by position
-SEARCHED = 1 << 18
-GLANCED = 1 << 13
-SEARCHED_WHOLE = 1 << 22
-SOLVER = 1e-4  # of the largest entry
-VISIBLE = 0.25  # of the largest entry
+SECONDS = 3.0
 FEWEST = 6  # numbers: fewer agree by chance
-
-
-@dataclass
-class Cause:
-    """One change, its parameters, and the largest difference that is left once it is undone as well."""
-
-    cause: str
-    facts: dict[str, Any] = field(default_factory=dict)
-    residual_after: float | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        left = None if self.residual_after is None else float(f"{self.residual_after:.6g}")
-        facts = {name: plain(value) for name, value in self.facts.items() if value is not None}
-        return {"cause": self.cause, **facts, "residual_after": left}
+PARTING = 0.1  # radians
+HOPELESS = 0.9  # of the entries outside: no exception from a rule
+COSTS = {"permutation": 2.2, "rows": 1.2}
 
 
 @dataclass
 class Explanation:
-    """`causes` in the order in which they are undone; `notes` are sentences; `parting` the first position where
-    the angles differ by 0.1 radians."""
+    """`causes` in the order in which they are undone; `explained` where only rounding is then left; `notes` are
+    sentences; `parting` the first row where the angles differ by 0.1 radians."""
 
     causes: list[Cause] = field(default_factory=list)
+    explained: bool = False
     notes: list[str] = field(default_factory=list)
     parting: dict[str, float] | None = None
-    identified: tuple[Identified | None, Identified | None] = (None, None)
-    shared_rows: tuple[int, int, int] | None = None  # first row of a, of b, how many
-    strain: float = 0.0  # an offset that leaves at most half of the rows explains less
+    cut: bool = False
+    cost: float = 99.0
+    seconds: float = 0.0
 
-
-@np.errstate(all="ignore")
-def explain(
-    a: NDArray[Any],
-    b: NDArray[Any],
-    *,
-    names: tuple[str | None, str | None] = (None, None),
-    companions: tuple[Mapping[str, NDArray[Any]] | None, Mapping[str, NDArray[Any]] | None] = (None, None),
-) -> Explanation:
-    """Find what makes `a` into `b`.
-
-    `companions` are the other tensors of the two files, by which cosines and sines are read together.
-    """
-    if a.dtype.kind == "c" or b.dtype.kind == "c":
-        return _by_identity(
-            Explanation(), _known(a, names[0], companions[0]), _known(b, names[1], companions[1])
+    @property
+    def shared_rows(self) -> dict[str, int] | None:
+        """The rows that both have, where an offset leaves only a part."""
+        return next(
+            (cause.facts["shared_rows"] for cause in self.causes if "shared_rows" in cause.facts), None
         )
-    whole = _flat(a), _flat(b)
-    left, right = _shortened(*whole)
-    precisions = stored_precision(a), stored_precision(b)
-    moved = _one_move(left, right, precisions)
-    if not moved.causes and len(left) < len(whole[0]) and _same_numbers(*whole):
-        left, right = whole
-        moved = _one_move(left, right, precisions)
-    known = _known(a, names[0], companions[0]), _known(b, names[1], companions[1])
-    spectral = _by_identity(Explanation(), *known)
-    best = min((spectral, moved) if _are_frequencies(*known) else (moved, spectral), key=_cost)
-    if _cost(best) > 2:
-        only = REGULAR if [cause.cause for cause in best.causes] == ["permutation"] else None
-        best = min((best, _two_moves(left, right, precisions, only)), key=_cost)
-    if not best.causes:
-        best = _after_a_move(left, right, names) or spectral
-    if not _helps(best, *whole):
-        best.causes = []
-    best.identified, best.parting = known, spectral.parting
-    if not best.causes:
-        sections = other_sections(a, b, names, companions)
-        if sections is not None:
-            best.causes = [Cause("layout", {"of": "sections"} | sections)]
-            best.notes.append(
-                f"equal on the first {sections['equal_rows']} rows, where all axes have one position (text); "
-                "the axes have other pairs (M-RoPE sections)"
+
+
+@dataclass
+class Side:
+    """A table and what belongs to it: its array (for `identify`), and its cosines where it holds sines, or the other way."""
+
+    table: Stored
+    array: Callable[[], NDArray[Any]]
+    other: Stored | None = None
+    sines: bool = False
+
+
+def explain(a: Side, b: Side, seconds: float = SECONDS) -> Explanation:
+    """The changes that turn `a` into `b`, as far as they are found in so many seconds of processor time."""
+    search, begun = Search(a, b, Deadline(seconds)), time.process_time()
+    with np.errstate(all="ignore"):
+        found = search.run()
+    found.seconds = time.process_time() - begun
+    return found
+
+
+@dataclass
+class Candidate:
+    steps: list[Step]
+    cost: float
+    explained: bool = True
+
+
+class Search:
+    """Candidates in the order of what is simplest to say, and the best of those that are verified."""
+
+    def __init__(self, a: Side, b: Side, deadline: Deadline) -> None:
+        self.a, self.b, self.deadline = a, b, deadline
+        self.best: Candidate | None = None
+        self.readings = False  # whether both tables are pairs that turn with one position
+        self.parting: dict[str, float] | None = None
+
+    def run(self) -> Explanation:
+        for before in self.orientations():
+            for way in (
+                self.as_it_is,
+                self.elsewhere,
+                self.turning,
+                self.family,
+                self.both_elsewhere,
+                self.another_length,
+            ):
+                if self.deadline.over():
+                    break
+                way(before)
+                if self.best is not None and self.best.cost <= 1.0 + len(before):
+                    return self.told()
+        return self.told()
+
+    def told(self) -> Explanation:
+        explanation = Explanation(parting=self.parting, cut=self.deadline.cut)
+        if self.deadline.cut:
+            explanation.notes.append(
+                "the search for causes was cut for time; more may be found with fewer rows"
             )
-    return best
-
-
-# An order of rows or columns that follows no rule says less than two changes that do.
-COSTS = {"permutation": 2.2}
-REGULAR = {"layout", "swap-sin-cos", "sign", "transpose"}
-NOTHING = 99.0
-
-
-def _cost(explanation: Explanation) -> float:
-    """How much has to be said; nothing found costs most."""
-    said = sum(COSTS.get(cause.cause, 1.0) for cause in explanation.causes)
-    return said + explanation.strain if said else NOTHING
-
-
-def _helps(explanation: Explanation, a: Array, b: Array) -> bool:
-    """Whether its causes take away most of what can be seen: two identities may be right, and the tables differ elsewhere."""
-    left = explanation.causes[-1].residual_after if explanation.causes else None
-    if left is None:
-        return True
-    size = float(np.nanmax(np.abs(b), initial=0.0))
-    before = _apart(a, b) if a.shape == b.shape else size
-    return left <= max(VISIBLE * size, before / 2)
-
-
-def _known(
-    table: NDArray[Any], name: str | None, companions: Mapping[str, NDArray[Any]] | None
-) -> Identified | None:
-    if table.size > KNOWN_BY and table.ndim == 2:
-        rows = max(GLANCES[-1], KNOWN_BY // table.shape[1])
-        first = {key: other[:rows] for key, other in companions.items()} if companions else None
-        found = identify(table[:rows], name, first)
-        if found is not None and found.reading is not None:
-            return found
-    return identify(table, name, companions) if table.size <= LARGEST else None
-
-
-def _flat(table: NDArray[Any]) -> Array:
-    """Two axes: rows by the first one; unit axes in front are dropped."""
-    values = table.astype(np.float64)
-    while values.ndim > 2 and values.shape[0] == 1:
-        values = values[0]
-    if values.ndim == 1:
-        return values[:, None]
-    return values.reshape(values.shape[0], -1) if values.ndim else values.reshape(1, 1)
-
-
-def _are_frequencies(a: Identified | None, b: Identified | None) -> bool:
-    """Vectors of frequencies, whose scaling looks like a change of size."""
-    return all(
-        known is not None and known.facts.get("layout") in ("inv-freq", "mlx-freqs") for known in (a, b)
-    )
-
-
-def _shortened(a: Array, b: Array) -> tuple[Array, Array]:
-    """The first rows of long tables; whole ones where rows and columns may be exchanged."""
-    if max(a.size, b.size) <= SEARCHED or (
-        a.shape[1] != b.shape[1] and max(a.size, b.size) <= SEARCHED_WHOLE
-    ):
-        return a, b
-    rows = max(64, SEARCHED // max(a.shape[1], b.shape[1]))
-    return a[:rows], b[:rows]
-
-
-def _one_move(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> Explanation:
-    """The best explanation by a scale, a rounding and at most one move."""
-    direct = _agree(a, b, precisions)
-    if direct is not None:
-        return _explanation_of([], direct, a, b)
-    best = Explanation()
-    for change in _next(a, b):
-        agreed = _agree(change.a, change.b, precisions, change.solved)
-        if agreed is not None:
-            best = min((best, _explanation_of([change], agreed, a, b)), key=_cost)
-    return best
-
-
-def _two_moves(
-    a: Array, b: Array, precisions: tuple[Precision, Precision], only: set[str] | None
-) -> Explanation:
-    """The best explanation by two moves, a scale and a rounding.
-
-    Looked for in the first rows, and in the whole where its numbers are the same in another order.
-    """
-    rows = max(64, GLANCED // max(a.shape[1], b.shape[1]))
-    if max(len(a), len(b)) <= 2 * rows:
-        return _search(a, b, precisions, only)
-    glance = _search(a[:rows], b[:rows], precisions, only)
-    if glance.causes:
-        found = _search(a, b, precisions, only={cause.cause for cause in glance.causes})
-        if found.causes:
-            return found
-    return _search(a, b, precisions, only) if only is None and _same_numbers(a, b) else Explanation()
-
-
-def _search(
-    a: Array, b: Array, precisions: tuple[Precision, Precision], only: set[str] | None = None
-) -> Explanation:
-    best = Explanation()
-    for first in _next(a, b, only):
-        for second in _next(first.a, first.b, only):
-            if second.cause == first.cause:
-                continue
-            agreed = _agree(second.a, second.b, precisions, second.solved)
-            if agreed is not None:
-                best = min((best, _explanation_of([first, second], agreed, a, b)), key=_cost)
-                if _cost(best) <= 2:
-                    return best
-    return best
-
-
-def _same_numbers(a: Array, b: Array) -> bool:
-    """Whether the largest sizes, in units of the root mean square, are the same: what moves do not change."""
-    few = min(64, a.size, b.size)
-    top = []
-    for side in (a, b):
-        size = np.abs(np.nan_to_num(side)).reshape(-1)
-        largest = np.partition(size, -few)[-few:]
-        top.append(np.sort(largest) / max(float(np.sqrt(np.mean(size**2))), 1e-300))
-    return bool(np.allclose(top[0], top[1], rtol=0.01))
-
-
-def _next(a: Array, b: Array, only: set[str] | None = None) -> Iterator[Rearranged]:
-    for move, cause in MOVES.items():
-        if only is None or cause in only:
-            yield from move(a, b)
-
-
-def _agree(
-    a: Array, b: Array, precisions: tuple[Precision, Precision], solved: bool = False
-) -> list[Cause] | None:
-    """Equal, up to a scale and to rounding to the narrower type: the causes for that, none if equal.
-
-    Eigenvectors of two solvers (`solved`) agree only to what the solvers reached.
-    """
-    if solved and a.shape == b.shape and a.size >= FEWEST:
-        return [] if np.abs(a - b).max() <= SOLVER * np.abs(b).max() else None
-    if a.shape != b.shape or a.size < FEWEST:
-        return None
-    for rows in GLANCES:  # most candidates are wrong in the first rows
-        if rows < len(a) and not (
-            _close(a[:rows], b[:rows], precisions) or _scale(a[:rows], b[:rows], precisions) is not None
-        ):
-            return None
-    if np.array_equal(a, b, equal_nan=True):
-        return []
-    if _close(a, b, precisions):
-        return _rounding(a, b, precisions)
-    scale = _scale(a, b, precisions)
-    if scale is None:
-        return None
-    left = _apart(a * scale, b)
-    causes = [Cause("amplitude", {"ratio": scale}, left)]
-    return causes + (_rounding(a * scale, b, precisions) if precisions[0].name != precisions[1].name else [])
-
-
-def _rounding(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> list[Cause]:
-    """What tables that agree to the narrower type differ by."""
-    first, second = precisions
-    if first.name != second.name:
-        return [Cause("dtype-rounding", {"a": first.name, "b": second.name}, 0.0)]
-    return [
-        Cause(
-            "float32-angles" if first.name in ("float32", "float64") else "dtype-rounding",
-            {},
-            _apart(a, b),
-        )
-    ]
-
-
-def _apart(a: Array, b: Array) -> float:
-    """The largest difference, where both are numbers."""
-    apart = np.abs(a - b)
-    return float(np.max(apart, where=np.isfinite(apart), initial=0.0))
-
-
-def _close(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> bool:
-    """Within one step of the narrower type."""
-    if (np.isnan(a) != np.isnan(b)).any():
-        return False
-    coarse = max(precisions, key=lambda p: p.unit)
-    size = np.maximum(np.abs(a), np.abs(b))
-    with np.errstate(invalid="ignore"):
-        room = 2.02 * coarse.half_ulp(np.nan_to_num(size)) + (
-            1e-13 * np.max(size, where=np.isfinite(size), initial=0.0) if coarse.unit < 1e-15 else 0
-        )
-        apart = np.abs(a - b) > room
-    return not (apart & (a != b)).any()
-
-
-def _scale(a: Array, b: Array, precisions: tuple[Precision, Precision]) -> float | None:
-    """The positive number, not 1, by which all of a must be multiplied to be b."""
-    finite = np.isfinite(a) & np.isfinite(b)
-    x, y = a[finite], b[finite]
-    power = float(x @ x)
-    if x.size < FEWEST or power == 0:
-        return None
-    ratio = float(x @ y) / power
-    coarse = max(precisions, key=lambda p: p.unit)
-    if not ratio > 0 or abs(ratio - 1) < 4 * coarse.unit or not np.isfinite(ratio):
-        return None
-    short = roundest(ratio, ratio * max(coarse.unit, 1e-7))
-    for tried in (short, ratio):
-        made = x * tried
-        apart = np.abs(made - y)
-        if (
-            apart
-            <= 2.02 * coarse.half_ulp(np.maximum(np.abs(made), np.abs(y)))
-            + 2.4e-7 * np.abs(y) * (coarse.unit < 1e-6)
-        ).all():
-            return tried
-    return None
-
-
-def _explanation_of(chain: list[Rearranged], agreed: list[Cause], a: Array, b: Array) -> Explanation:
-    causes = []
-    for change in chain:
-        left = _apart(change.a, change.b) if change.a.shape == change.b.shape else None
-        causes.append(Cause(change.cause, change.facts, left))
-    explanation = Explanation([*causes, *agreed])
-    offsets = [change for change in chain if change.cause == "offset"]
-    if offsets:
-        last = chain[-1]
-        explanation.shared_rows = (*offsets[0].rows, len(last.b))
-        explanation.strain = 0.5 if 2 * len(last.b) <= min(len(a), len(b)) else 0.0
-    return explanation
-
-
-def _by_identity(explanation: Explanation, a: Identified | None, b: Identified | None) -> Explanation:
-    explanation.identified = (a, b)
-    if a is None or b is None:
+        if self.best is not None:
+            explanation.causes = with_residuals(self.best.steps, self.a.table, self.b.table)
+            explanation.explained, explanation.cost = self.best.explained, self.best.cost
         return explanation
-    found = spectral_causes(a, b)
-    explanation.causes = [Cause(name, facts, left) for name, facts, left in found.causes]
-    explanation.notes += found.notes
-    explanation.parting = found.parting
-    return explanation
+
+    # -- ways -----------------------------------------------------------------------------------------------------
+
+    def orientations(self) -> Iterator[list[Step]]:
+        """The steps that give both tables the same axes: none, another shape, transposed."""
+        a, b = self.a.table, self.b.table
+        if a.complex != b.complex and a.size == b.size:
+            names = [{"layout": "complex" if one.complex else "interleaved"} for one in (a, b)]
+            yield [Step(Cause("layout", names[0], names[1]), _reshape(a, b), exception=True)]
+        elif a.shape != b.shape and a.size == b.size:
+            sides = [{"shape": list(one.shape)} for one in (a, b)]
+            yield [Step(Cause("shape", sides[0], sides[1]), _reshape(a, b), exception=True)]
+        exchanged = a.rows == b.columns and a.columns == b.rows and not same_axes(a, b)
+        if exchanged:
+            yield from self.transposed()
+        if (a.shape == b.shape or not same_axes(a, b)) and a.complex == b.complex:
+            yield []
+        if not exchanged:
+            yield from self.transposed()
+
+    def transposed(self) -> Iterator[list[Step]]:
+        a, b = self.a.table, self.b.table
+        if (
+            len(a.shape) == 3
+            and a.shape[0] == b.shape[0]
+            and a.shape[:0:-1] == b.shape[1:]
+            and a.size <= KEPT
+        ):
+            turned = a.whole().reshape(a.shape).transpose(0, 2, 1).reshape(b.rows, b.columns)
+            yield [Step(Cause("transpose", {}, {}, {"axes": [0, 2, 1]}), lambda x, y: (Held(y, turned), y))]
+        if len(a.shape) > 2 or len(b.shape) > 2 or min(a.rows, a.columns) < 2 or a.complex or b.complex:
+            return
+        if not (a.rows == b.columns or a.columns == b.rows):
+            return
+        # which of them is transposed shows only where the columns of one are pairs that turn
+        for turn in (_turn_a, _turn_b):
+            if max(a.size, b.size) <= KEPT or turn is (_turn_a if a.rows < a.columns else _turn_b):
+                yield [Step(Cause("transpose", {}, {}), turn)]
+
+    def as_it_is(self, before: list[Step]) -> None:
+        self.consider(before)
+
+    def elsewhere(self, before: list[Step]) -> None:
+        """The same rows, or the same columns, in other places."""
+        x, y = undone(before, self.a.table, self.b.table)
+        if y.size < FEWEST:
+            return
+        for steps in rows_elsewhere(x, y):
+            self.consider(before + steps)
+            if self.deadline.over():
+                return
+        if x.columns >= 1:
+            for steps in columns_elsewhere(x, y):
+                self.consider(before + steps)
+
+    def turning(self, before: list[Step]) -> None:
+        """Both tables as pairs that turn with the position."""
+        x, y = undone(before, self.a.table, self.b.table)
+        if y.size < FEWEST:
+            return
+        self.try_turning(before, x, y)
+        if self.best is None or self.best.cost > 2:
+            for steps in zero_rows(x, y):
+                self.try_turning(before + steps, *undone(steps, x, y))
+
+    def try_turning(self, before: list[Step], x: Operand, y: Operand) -> None:
+        first, second = self.reading(x, self.a, before), self.reading(y, self.b, before)
+        if first is None and second is None:
+            return
+        if first is not None:
+            first = completed(first, x)
+        if second is not None:
+            second = completed(second, y)
+        for one, other in _with_borrowed(first, second, x, y):
+            if self.parting is None:
+                self.parting = _parting(one, other)
+            self.consider(before + turning_steps(one, other))
+        self.readings = first is not None and second is not None
+        told = self.best is not None and not all(step.exception for step in self.best.steps)
+        if first is not None and second is not None and not before and not told:
+            self.sections(first, second, x, y)
+
+    def sections(self, first: Turning, second: Turning, x: Operand, y: Operand) -> None:
+        """Pairs that turn with positions of several axes."""
+        if max(x.rows, y.rows) > MOST_ROWS:
+            return
+        others = [side.other.whole() if side.other is not None else None for side in (self.a, self.b)]
+        steps = section_steps(first, second, (x.whole(), y.whole()), (others[0], others[1]))
+        if steps:
+            self.consider(steps)
+
+    def reading(self, table: Operand, side: Side, before: list[Step]) -> Turning | None:
+        plain = not before
+        other = side.other if plain else None
+        if other is not None and same_axes(other, table):
+            return read(table, other, side.sines)
+        return read(table) or read_alone(table)
+
+    def family(self, before: list[Step]) -> None:
+        if before or self.readings or self.a.table.size > KEPT or self.b.table.size > KEPT:
+            return
+        steps = family_steps(self.a.table, self.b.table, (self.a.array(), self.b.array()))
+        if steps:
+            self.consider(steps)
+
+    def both_elsewhere(self, before: list[Step]) -> None:
+        """Rows and columns in other places: rows are found by the sizes of their numbers, whatever the columns."""
+        x, y = undone(before, self.a.table, self.b.table)
+        if max(x.size, y.size) > SAMPLE * 4 or x.columns != y.columns or x.columns < 3 or y.size < FEWEST:
+            return
+        sizes = [Held(one, np.sort(np.abs(one.whole()), axis=1)) for one in (x, y)]
+        for steps in rows_elsewhere(*sizes):
+            p, q = undone(steps, x, y)
+            for more in columns_elsewhere(p, q):
+                self.consider(before + steps + more)
+            if self.deadline.over():
+                return
+
+    def another_length(self, before: list[Step]) -> None:
+        if before:
+            return
+        for steps in resampled(self.a.table, self.b.table):
+            self.consider(steps)
+
+    # -- verification ---------------------------------------------------------------------------------------------
+
+    def consider(self, steps: Sequence[Step]) -> None:
+        """Keep the candidate if it is verified, and cheaper to say than what is known."""
+        a, b = self.a.table, self.b.table
+        steps = list(steps)
+        x, y = undone(steps, a, b)
+        if x.columns != y.columns:
+            return
+        if x.rows != y.rows:
+            steps.append(length(x, y))
+        steps += self.scaled(steps)
+        found = sampled(steps, a, b)
+        if found is None or found.share > HOPELESS:
+            return
+        steps += self.rounded(steps)
+        steps = needed(steps, a, b)
+        x, y = undone(steps, a, b)
+        if not same_axes(x, y):
+            return
+        extra = extra_room(steps)
+        left = remainder(x, y, extra, _square(a, b, steps))
+        if left.outside:
+            more = exceptions(left, a, b, bool(steps), extra)
+            if more is None:
+                return
+            steps += more
+        cost = _cost(steps, left.outside / max(1, left.rows * left.columns), min(a.rows, b.rows))
+        if self.best is None or cost < self.best.cost:
+            self.best = Candidate(steps, cost)
+
+    def scaled(self, steps: Sequence[Step]) -> list[Step]:
+        """The factor, and the sign, by which the steps are still wrong."""
+        a, b = self.a.table, self.b.table
+        x, y = undone(steps, a, b)
+        extra = extra_room(steps)
+        before = distance(x, y, extra, SAMPLE)
+        if before.share < 0.02 or any(step.cause.cause == "amplitude" for step in steps):
+            return []
+        ratio = _ratio(x, y)
+        if ratio is None:
+            return []
+        unit = max(x.precision.unit, y.precision.unit)
+        made = []
+        if ratio < 0:
+            made.append(Step(Cause("sign", {}, {}, {"of": "all"}), lambda p, q: (Scaled(p, -1.0), q), extra))
+        size = abs(ratio)
+        if abs(size - 1) > 4 * unit + 1e-7:
+            short = rounded_near(size, max(unit, 1e-7) * size)
+            made.append(
+                Step(Cause("amplitude", {}, {}, {"ratio": short}), lambda p, q: (Scaled(p, short), q), extra)
+            )
+        if not made:
+            return []
+        after = distance(*undone(made, x, y), extra, SAMPLE)
+        return made if after.share < 0.75 * before.share else []
+
+    def rounded(self, steps: Sequence[Step]) -> list[Step]:
+        """Two types, where rounding to the narrower makes the tables equal."""
+        x, y = undone(steps, self.a.table, self.b.table)
+        if x.precision.name == y.precision.name or any(
+            step.cause.cause == "dtype-rounding" for step in steps
+        ):
+            return []
+        coarse = max(x.precision, y.precision, key=lambda p: p.unit)
+        names = {"dtype": self.a.table.precision.name}, {"dtype": self.b.table.precision.name}
+
+        def undo(p: Operand, q: Operand) -> tuple[Operand, Operand]:
+            return Rounded(p, coarse), Rounded(q, coarse)
+
+        step = Step(Cause("dtype-rounding", *names), undo, extra_room(steps))
+        before, after = distance(x, y, 0.0, SAMPLE), distance(*undo(x, y), 0.0, SAMPLE)
+        return [step] if after.sum < 0.5 * before.sum else []
 
 
-def _after_a_move(a: Array, b: Array, names: tuple[str | None, str | None]) -> Explanation | None:
-    """A move that makes one side a table that is known, and then what the two tables are."""
-    for swapped in (False, True):
-        first, second = (b, a) if swapped else (a, b)
-        reference = identify(second, names[1 if not swapped else 0])
-        if reference is None or reference.reading is None:
+def _reshape(a: Stored, b: Stored) -> Callable[[Operand, Operand], tuple[Operand, Operand]]:
+    def undo(x: Operand, y: Operand) -> tuple[Operand, Operand]:
+        return (x, y) if same_axes(x, y) else (Reshaped(x, y.columns), y)
+
+    return undo
+
+
+def _turn_a(x: Operand, y: Operand) -> tuple[Operand, Operand]:
+    return Transposed(x), y
+
+
+def _turn_b(x: Operand, y: Operand) -> tuple[Operand, Operand]:
+    return x, Transposed(y)
+
+
+def _cost(steps: Sequence[Step], share: float, rows: int) -> float:
+    """How much has to be said; exceptions cost more the more they cover."""
+    cost = 0.0
+    for step in steps:
+        cost += COSTS.get(step.cause.cause, 1.0)
+        if step.cause.cause == "rows" and "rows" not in step.cause.a and share > 0.5:
+            cost += 2
+        shared = step.cause.facts.get("shared_rows")
+        if shared and step.cause.cause == "offset":
+            cost += 0.05 + 2 * (1 - shared["rows"] / max(1, rows))
+    return cost
+
+
+def _ratio(x: Operand, y: Operand) -> float | None:
+    """The median of b / a over the larger numbers."""
+    parts = []
+    for _, p, q in blocks(x, y, SAMPLE):
+        usable = np.isfinite(p) & np.isfinite(q) & (p > LOW) & (q > LOW)
+        parts.append(np.stack([p[usable], q[usable]]))
+    p, q = np.concatenate(parts, axis=1)
+    if p.size < FEWEST or not np.any(p) or not np.any(q):
+        return None
+    large = np.abs(p) > 0.3 * np.quantile(np.abs(p), 0.9)
+    if not large.any():
+        return None
+    p, q = p[large], q[large]
+    middle = float(np.median(q / p))
+    near = np.abs(q - middle * p) <= 1e-2 * np.abs(middle * p)
+    if not np.isfinite(middle) or middle == 0 or near.sum() < 0.2 * len(p):
+        return None
+    return float(q[near] @ p[near] / (p[near] @ p[near]))
+
+
+def _square(a: Stored, b: Stored, steps: Sequence[Step]) -> tuple[int, int] | None:
+    """Queries and keys, where the last two axes are alike and nothing has moved the entries."""
+    shape = b.shape
+    if len(shape) < 2 or a.shape != shape or shape[-1] != shape[-2]:
+        return None
+    return shape[-2], shape[-1]
+
+
+def _with_borrowed(
+    first: Turning | None, second: Turning | None, x: Operand, y: Operand
+) -> Iterator[tuple[Turning, Turning]]:
+    """Both readings; a table that cannot be read by itself is tried as the other, computed otherwise."""
+    if first is not None and second is not None:
+        yield first, second
+        if first.law.get("scaling") != "unknown" and second.law.get("scaling") != "unknown":
+            return
+    for reading, table, is_first in ((second, x, True), (first, y, False)):
+        if reading is None or reading.law.get("scaling") == "unknown":
             continue
-        for change in _next_alone(first, second):
-            if len(change.a) > 2 * GLANCES[-1] and identify(change.a[: GLANCES[-1]]) is None:
-                continue
-            moved = identify(change.a)
-            if moved is None or moved.reading is None:
-                continue
-            pair = (reference, moved) if swapped else (moved, reference)
-            found = _by_identity(Explanation(), *pair)
-            if found.causes:
-                found.causes.insert(0, Cause(change.cause, change.facts, None))
-                return found
-    return None
+        other = borrowed(reading, table)
+        if other is not None:
+            yield (other, reading) if is_first else (reading, other)
 
 
-def _next_alone(table: Array, other: Array) -> Iterator[Rearranged]:
-    """Moves of one table that hide what it is."""
-    if table.ndim == 2 and min(table.shape) > 1:
-        yield Rearranged("transpose", {}, np.ascontiguousarray(table.T), other)
-    yield from sign(table, np.empty((0, table.shape[-1])))
+def _parting(a: Turning, b: Turning) -> dict[str, float] | None:
+    """The first row in which the angle of a pair differs by more than 0.1 radians."""
+    if len(a.frequencies) != len(b.frequencies):
+        return None
+    w, v = (np.array([float(f) for f in one.frequencies]) * one.places.stride for one in (a, b))
+    start = np.abs(a.places.start * w - b.places.start * v)
+    with np.errstate(divide="ignore"):
+        rows = np.where(start > PARTING, 0, np.floor((PARTING - start) / np.abs(w - v)) + 1)
+    pair = int(np.argmin(rows))
+    if not rows[pair] < min(a.rows, b.rows):
+        return None
+    row = int(rows[pair])
+    return {"row": row, "position": float(a.places.at(row, row + 1)[0]), "pair": pair}

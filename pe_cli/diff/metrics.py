@@ -18,6 +18,7 @@ from pe_cli.numerics.dtypes import numpy_dtype
 
 BINS = 64
 MOST_COLUMNS = 1 << 16
+CLOSE = 2.0**-22  # float32 differences this near to each other are told apart in float64
 NARROW = 8  # rows of fewer elements are not looked at as vectors
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
@@ -142,7 +143,7 @@ class Comparison:
             if not np.isfinite(by_column.max()):
                 x, y = self._without_nans(found, x, y, difference, size, first_row)
                 by_column = size.max(axis=0)
-            self._sizes(found, first_row, y, size, by_column)
+            self._sizes(found, first_row, x, y, size, by_column)
             if x.shape[1] >= NARROW:
                 self._directions(found, first_row, x, y, difference)
             self._ulps(found, first_row, x, y, size, spare)
@@ -190,29 +191,24 @@ class Comparison:
         self,
         found: Metrics,
         first_row: int,
+        x: NDArray[Any],
         y: NDArray[Any],
         size: NDArray[Any],
         by_column: NDArray[Any],
     ) -> None:
         tolerance, width = self.tolerance, size.shape[1]
         largest = float(by_column.max())
-        if largest > found.max_abs:
-            place = int(size.argmax())
-            found.max_abs, found.max_abs_at = largest, (first_row + place // width, place % width)
+        if largest >= found.max_abs and largest > 0:
+            exact, place = _largest(x, y, size, largest)
+            if exact > found.max_abs:
+                found.max_abs, found.max_abs_at = exact, (first_row + place // width, place % width)
         found.sum_abs += float(size.sum())
         differs = size > 0
-        count = int(np.count_nonzero(differs))
-        found.differing += count
-        beyond, top = size, largest
-        if tolerance.rtol:
-            beyond = size - tolerance.rtol * np.abs(y)
-            top = float(beyond.max())
-        found.needed_atol = max(found.needed_atol, top)
+        found.differing += int(np.count_nonzero(differs))
+        found.needed_atol = max(found.needed_atol, self._needed(x, y, size, largest))
         if not tolerance.ulp:
-            if tolerance.atol or tolerance.rtol:
-                differs = beyond > tolerance.atol
-                count = int(np.count_nonzero(differs))
-            self._outside(found, first_row, differs, count)
+            wrong = self._beyond(x, y, size) if tolerance.atol or tolerance.rtol else differs
+            self._outside(found, first_row, wrong, int(np.count_nonzero(wrong)))
         if len(found.by_column):
             np.maximum(found.by_column, by_column, out=found.by_column)
         bins = len(found.by_position)
@@ -223,6 +219,32 @@ class Comparison:
             top = float(size[row - first_row : end - first_row].max())
             found.by_position[place] = max(found.by_position[place], top)
             row = end
+
+    def _beyond(self, x: NDArray[Any], y: NDArray[Any], size: NDArray[Any]) -> NDArray[np.bool_]:
+        """Entries for which not |a - b| <= atol + rtol |b|, decided in float64; equal infinities have size 0."""
+        tolerance = self.tolerance
+        limit = tolerance.atol + tolerance.rtol * np.abs(y) if tolerance.rtol else tolerance.atol
+        beyond = ~(size <= limit) | np.isinf(size)
+        if size.dtype == np.float32:
+            near = np.flatnonzero((np.abs(size - limit) <= CLOSE * size) & np.isfinite(size))
+            if len(near):
+                b = y.reshape(-1)[near].astype(np.float64)
+                apart = np.abs(x.reshape(-1)[near].astype(np.float64) - b)
+                beyond.reshape(-1)[near] = apart > tolerance.atol + tolerance.rtol * np.abs(b)
+        return np.asarray(beyond & (size > 0))
+
+    def _needed(self, x: NDArray[Any], y: NDArray[Any], size: NDArray[Any], largest: float) -> float:
+        """The smallest atol that lets all entries pass, in float64."""
+        rtol = self.tolerance.rtol
+        if not rtol or np.isinf(largest):
+            return _largest(x, y, size, largest)[0] if largest > 0 else 0.0
+        beyond = size - rtol * np.abs(y)
+        top = float(beyond.max())
+        if size.dtype != np.float32:
+            return top
+        near = np.flatnonzero(beyond >= top - CLOSE * (size + rtol * np.abs(y)))
+        b = y.reshape(-1)[near].astype(np.float64)
+        return float(np.max(np.abs(x.reshape(-1)[near].astype(np.float64) - b) - rtol * np.abs(b)))
 
     def _relative(self, found: Metrics, first_row: int, y: NDArray[Any], difference: NDArray[Any]) -> None:
         """The largest |a - b| / |b| where b is not 0; the difference is overwritten."""
@@ -270,7 +292,7 @@ class Comparison:
             found.max_ulp_at = first_row + place // x.shape[1], place % x.shape[1]
         if self.tolerance.ulp:
             allowed = self.tolerance.atol + self.tolerance.rtol * np.abs(y)
-            wrong = (steps > self.tolerance.ulp) & (size > allowed)
+            wrong = ((steps > self.tolerance.ulp) & ~(size <= allowed)) | np.isinf(size)
             self._outside(found, first_row, wrong, int(np.count_nonzero(wrong)))
 
 
@@ -289,6 +311,16 @@ class Spare:
 
     def two(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Pair:
         return self.get(0, shape, dtype), self.get(1, shape, dtype)
+
+
+def _largest(x: NDArray[Any], y: NDArray[Any], size: NDArray[Any], largest: float) -> tuple[float, int]:
+    """The largest difference and its place: of float32 numbers the difference is a float64 number."""
+    if size.dtype != np.float32 or not np.isfinite(largest):
+        return largest, int(size.argmax())
+    near = np.flatnonzero(size >= largest * (1 - CLOSE))
+    apart = np.abs(x.reshape(-1)[near].astype(np.float64) - y.reshape(-1)[near].astype(np.float64))
+    first = int(apart.argmax())
+    return float(apart[first]), int(near[first])
 
 
 def _equal_bytes(a: NDArray[Any], b: NDArray[Any]) -> bool:

@@ -1,366 +1,520 @@
-"""Two tables that have been identified: in which of their parameters they differ, and whether that is all."""
+"""Two tables read as turning pairs: in what they differ, as steps that turn the one into the other."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pe_cli.inspect import Identified
-from pe_cli.inspect.laws import digits_of, roundest
-from pe_cli.inspect.result import FLOAT32_STEP, Reading, tidy
-from pe_cli.inspect.rotation import frequency_slack
-from pe_cli.numerics.kernels import rotations
-
-PARTING = 0.1  # radians
-SCALING_PARTS = (
-    "original_len",
-    "beta_fast",
-    "beta_slow",
-    "truncate",
-    "low_freq_factor",
-    "high_freq_factor",
-    "partial",
-    "factors",
+from pe_cli.diff.operands import Array, Columns, Operand, Rows, Viewed
+from pe_cli.diff.rotations import (
+    COS,
+    PARAMETERS,
+    SIN,
+    ZERO,
+    Places,
+    Plan,
+    Turning,
+    frequencies_of,
+    own_magnitude,
+    rounded_near,
 )
-FoundCause = tuple[str, dict[str, Any], float | None]
+from pe_cli.diff.verify import Cause, Extra, Pair, Step
+from pe_cli.errors import PeError
+
+CLOSE = 3e-6
+LISTED = 64
+ROUND_DIGITS = 4  # of a base that somebody chose
 
 
-@dataclass
-class ParameterChanges:
-    causes: list[FoundCause] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    parting: dict[str, float] | None = None
+class Replaced(Viewed):
+    """What one model makes is what another makes; numbers that the first does not make stay as they are."""
+
+    def __init__(self, of: Operand, old: Operand, new: Operand, room: Extra = 0.0) -> None:
+        super().__init__(of)
+        self.old, self.new, self.room = old, new, room
+        self.columns = new.columns
+        self.precision = new.precision
+
+    def take(self, start: int, stop: int) -> Array:
+        block = self.of.take(start, stop)
+        old, new = self.old.take(start, stop), self.new.take(start, stop)
+        if old.shape != new.shape:
+            return new
+        half = self.old.precision.half_ulp(old)
+        extra = self.room(start, stop) if callable(self.room) else self.room
+        scale = float(np.max(np.abs(old), where=np.isfinite(old), initial=0.0))
+        with np.errstate(invalid="ignore"):
+            made = (
+                np.abs(block - old)
+                <= 3.2 * half + 3e-7 * scale * (self.old.precision.unit > 1e-15) + extra + 1e-12 * scale
+            )
+        return np.where(made, new, block)
 
 
-@dataclass
-class RotationState:
-    """What a rotation is made of; taking over the parts of the other table one by one shows what each explains."""
-
-    columns: str
-    order: str
-    start: float
-    stride: float
-    amplitude: float
-    frequencies: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, reading: Reading) -> RotationState:
-        solved = reading.solved
-        frequencies = np.array([float(w) for w in solved.frequencies])
-        return cls(reading.columns, reading.order, solved.start, solved.stride, solved.amplitude, frequencies)
+def replacing(old: Operand, new: Operand, room: Extra = 0.0) -> Callable[[Operand, Operand], Pair]:
+    return lambda a, b: (Replaced(a, old, new, room), b)
 
 
-def spectral_causes(a: Identified, b: Identified) -> ParameterChanges:
-    """The parameters in which two identified tables differ, each with what is left after it."""
-    if a.reading is None or b.reading is None:
-        return _by_facts(a, b)
-    found = ParameterChanges()
-    first, second = _with_factor(a.reading), _with_factor(b.reading)
-    skip_a, skip_b = _written_over(first, second)
-    rows = min(len(first.z) - skip_a, len(second.z) - skip_b)
-    pairs = first.z.shape[1]
-    if rows < 1 or pairs != second.z.shape[1]:
-        return found
-    first, second = _from_row(first, skip_a), _from_row(second, skip_b)
-    target = second.z[:rows, :pairs]
-    places = _places(first, rows)
-    state, other = RotationState.of(first), RotationState.of(second)
-    coarse = max(first.precision, second.precision, key=lambda p: p.unit)
+def turning_steps(a: Turning, b: Turning) -> list[Step]:
+    """The differences of two readings, one step each, from the columns to the last bits."""
+    steps = column_steps(a, b)
+    state = replace(a, plan=b.plan) if len(a.frequencies) == len(b.frequencies) else a
+    room = b.room if callable(b.room) else a.room
 
-    def note(cause: str, facts: dict[str, Any]) -> None:
-        found.causes.append((cause, facts, _left(state, places, target)))
+    def change(
+        cause: str, side_a: dict[str, Any], side_b: dict[str, Any], facts: dict[str, Any], **parts: Any
+    ) -> None:
+        nonlocal state
+        new = replace(state, **parts)
+        steps.append(Step(Cause(cause, side_a, side_b, facts), replacing(state, new, room), room))
+        state = new
 
-    if state.columns != other.columns:
-        change = {"a": state.columns, "b": other.columns}
-        state.columns = other.columns
-        note("layout", change)
-    if state.order != other.order and state.order and other.order:
-        state.order = other.order
-        note("swap-sin-cos", {"a": first.order, "b": second.order})
-    if first.zero_rows != second.zero_rows:
-        note("padding-row", {"rows_a": list(first.zero_rows), "rows_b": list(second.zero_rows)})
-    if _mirrored(state, other):
-        note("sign", {"of": "sines"})
-        if other.stride < 0:
-            target, second = target.conj(), _negative(second)
-            other.start, other.stride = -other.start, -other.stride
-        else:
-            places, first = -places, _negative(first)
-            state.start, state.stride = -state.start, -state.stride
-        found.causes[-1] = (*found.causes[-1][:2], _left(state, places, target))
-    order = _another_order(places, _places(second, rows))
-    if order is not None:
-        places = _places(second, rows)
-        state.start, state.stride = other.start, other.stride
-        moved = int((order != np.arange(rows)).sum())
-        note("permutation", {"of": "rows", "moved": moved, "order": [int(i) for i in order[:64]]})
-    if not _same(state.start, other.start) or not _same(state.stride, other.stride):
-        shift = other.start - state.start
-        facts = {"positions": tidy(shift), "start_a": tidy(state.start), "start_b": tidy(other.start)}
-        if not _same(state.stride, other.stride):
-            facts |= {"stride_a": tidy(state.stride), "stride_b": tidy(other.stride)}
-        state.start, state.stride = other.start, other.stride
-        places = _places(second, rows)
-        note("offset", facts)
-    by_scaling = _frequency_change(first, second)
-    for cause, facts in by_scaling:
-        state.frequencies = other.frequencies
-        note(cause, facts)
-    own = (_own_magnitude(first), _own_magnitude(second))
-    ratio = other.amplitude / state.amplitude
-    explained = abs(own[0] - state.amplitude) < 1e-6 and abs(own[1] - other.amplitude) < 1e-6
-    state.amplitude = other.amplitude
-    if abs(ratio - 1) > 4 * coarse.unit and not (explained and by_scaling):
-        note("amplitude", {"ratio": roundest(ratio, ratio * max(coarse.unit, 1e-7))})
-    elif abs(ratio - 1) > 4 * coarse.unit and found.causes:
-        cause, facts, _ = found.causes[-1]
-        found.causes[-1] = (
-            cause,
-            facts | {"amplitude_ratio": tidy(ratio)},
-            _left(state, places, target),
+    if len(a.frequencies) != len(b.frequencies):
+        try:
+            other = frequencies_of(a.law, len(b.frequencies))
+        except (PeError, KeyError, ValueError):
+            return []
+        change(
+            "width",
+            {"dim": 2 * len(a.frequencies)},
+            {"dim": 2 * len(b.frequencies)},
+            {},
+            plan=b.plan,
+            frequencies=other,
         )
-    state.frequencies = other.frequencies
-    _last_bits(found, first, second, target, rows, pairs, places, state)
-    found.parting = _parting(first, second, rows, pairs)
-    return found
+    turned = _unit_change(state, b)
+    for cause, side_a, side_b, facts, parts in turned:
+        change(cause, side_a, side_b, facts, **parts)
+    own = own_magnitude(a.law, len(a.frequencies)), own_magnitude(b.law, len(b.frequencies))
+    ratio = b.amplitude / a.amplitude
+    unit = max(a.precision.unit, b.precision.unit)
+    if abs(ratio - 1) > max(4 * unit, 1e-6):
+        by_scaling = abs(own[0] - a.amplitude) < CLOSE and abs(own[1] - b.amplitude) < CLOSE and bool(turned)
+        if by_scaling:
+            last = next((step for step in reversed(steps) if step.cause.cause in ("scaling", "factor")), None)
+            by_scaling = last is not None
+        if by_scaling and last is not None:
+            new = replace(state, amplitude=b.amplitude)
+            old_undo, before = last.undo, state
+            last.undo = lambda x, y: (Replaced(old_undo(x, y)[0], before, new, room), y)
+            last.cause.a["attention_factor"], last.cause.b["attention_factor"] = a.amplitude, b.amplitude
+            state = new
+        else:
+            ratio = rounded_near(ratio, max(unit, 1e-7) * ratio)
+            change(
+                "amplitude",
+                {"amplitude": a.amplitude},
+                {"amplitude": b.amplitude},
+                {"ratio": ratio},
+                amplitude=b.amplitude,
+            )
+    else:
+        state = replace(state, amplitude=b.amplitude)
+    for cause, side_a, side_b, facts, places in place_changes(state.places, b.places, min(a.rows, b.rows)):
+        change(cause, side_a, side_b, facts, places=places)
+    if state.angles != b.angles:
+        cause = _angles_cause(state.angles, b.angles)
+        change(cause, {"angles": state.angles}, {"angles": b.angles}, {}, angles=b.angles)
+    if a.precision.name != b.precision.name:
+        change(
+            "dtype-rounding",
+            {"dtype": a.precision.name},
+            {"dtype": b.precision.name},
+            {},
+            precision=b.precision,
+        )
+    return steps
 
 
-def _mirrored(a: RotationState, b: RotationState) -> bool:
-    """Every position negative in one of them: its sines have the other sign. (Rows that fall from a positive
-    position to a lower one are in another order.)"""
-    falling = a.stride if a.stride < 0 else b.stride
-    start = a.start if a.stride < 0 else b.start
-    return _same(a.stride, -b.stride) and falling < 0 and start <= 0
+def _angles_cause(a: str, b: str) -> str:
+    name = b if a == "exact" else a
+    kind = name.split()[0]
+    return "dtype-rounding" if name.endswith("frequencies") and "positions" not in name else f"{kind}-angles"
 
 
-def _negative(reading: Reading) -> Reading:
-    """The same with sines of the other sign."""
-    return replace(
-        reading, z=reading.z.conj(), solved=replace(reading.solved, positions=-reading.solved.positions)
-    )
+# -- columns ------------------------------------------------------------------------------------------------------
 
 
-def _written_over(a: Reading, b: Reading) -> tuple[int, int]:
-    """Rows to leave out in front of each, where the other has zeros in their place."""
-    skip = b.before - a.before
-    if skip > 0 and skip < len(a.z) and _same(float(a.solved.positions[skip]), b.solved.start):
-        return skip, 0
-    if skip < 0 and -skip < len(b.z) and _same(float(b.solved.positions[-skip]), a.solved.start):
-        return 0, -skip
-    return 0, 0
-
-
-def _from_row(reading: Reading, row: int) -> Reading:
-    if not row:
-        return reading
-    solved = replace(reading.solved, positions=reading.solved.positions[row:])
-    return replace(reading, z=reading.z[row:], solved=solved)
-
-
-def _places(reading: Reading, rows: int) -> NDArray[np.float64]:
-    return np.asarray(reading.solved.positions[:rows], dtype=np.float64)
-
-
-def _another_order(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.intp] | None:
-    """For each of the positions b its place among a, where they are the same ones in no regular order."""
-    if len(a) != len(b) or (np.ptp(np.diff(a)) < 1e-6 and np.ptp(np.diff(b)) < 1e-6):
-        return None
-    by_a, by_b = np.argsort(a, kind="stable"), np.argsort(b, kind="stable")
-    if np.abs(a[by_a] - b[by_b]).max() > 1e-3 or np.array_equal(by_a, by_b):
-        return None
-    order = np.empty(len(a), dtype=np.intp)
-    order[by_b] = by_a
-    return order
-
-
-def _same(x: float, y: float) -> bool:
-    return abs(x - y) <= 1e-6 * max(1.0, abs(x), abs(y))
-
-
-def _own_magnitude(reading: Reading) -> float:
-    """The magnitude that the scaling itself brings."""
-    from pe_cli.inspect.sinusoids import rope_frequencies
-
-    law = reading.solved.law
-    if law.scaling not in ("yarn",) or reading.solved.shift is not None:
-        return 1.0
-    return rope_frequencies(2 * len(reading.solved.frequencies), law.base, law.scaling, **law.parameters)[1]
-
-
-def _left(state: RotationState, places: NDArray[np.float64], target: NDArray[np.complex128]) -> float:
-    """The largest difference between the second table and one made with what has been taken over so far."""
-    z = rotations(places, state.frequencies, amplitude=state.amplitude)
-    parts = np.concatenate([np.abs(z.real - target.real), np.abs(z.imag - target.imag)])
-    return float(np.nanmax(parts))
-
-
-def _with_factor(reading: Reading) -> Reading:
-    """A step of less than one position is a linear scaling of whole positions."""
-    solved = reading.solved
-    stride = solved.stride
-    if solved.law.scaling != "none" or not solved.even or not 0 < stride < 1:
-        return reading
-    law = replace(solved.law, scaling="linear", parameters={"factor": roundest(1 / stride, 1e-6 / stride)})
-    frequencies = [float(w) * stride for w in solved.frequencies]
-    solved = replace(solved, law=law, frequencies=frequencies, positions=solved.positions / stride)
-    return replace(reading, solved=solved)
-
-
-def _frequency_change(a: Reading, b: Reading) -> list[tuple[str, dict[str, Any]]]:
-    """base, frequency-shift, scaling and factor, whichever differ."""
-    first, second = a.solved, b.solved
-    w, v = (np.array([float(x) for x in solved.frequencies]) for solved in (first, second))
-    if np.allclose(w, v, rtol=3e-6, atol=0):
-        return []
-    changes: list[tuple[str, dict[str, Any]]] = []
-    law, other = first.law, second.law
-    shift_a, shift_b = first.shift or 0.0, second.shift or 0.0
-    stored = [each.parameters.get("frequency_dtype") for each in (law, other)]
-    if stored[0] != stored[1]:
-        names = {side: name or "not rounded" for side, name in zip("ab", stored, strict=True)}
-        changes.append(("dtype-rounding", {"of": "frequencies"} | names))
-        if _close_base(law.base, other.base):
-            return changes
-    if law.scaling == other.scaling == "none":
-        shifted = _shift_alone(law.base, shift_a, other.base, shift_b, len(w))
-        if shifted is not None:
-            return [shifted]
-    if shift_a != shift_b:
-        changes.append(("frequency-shift", {"a": shift_a, "b": shift_b}))
-    if law.scaling != other.scaling:
-        facts = {"a": law.scaling, "b": other.scaling} | other.parameters
-        changes.append(("scaling", facts))
-        if not _close_base(law.base, other.base):
-            changes.append(_base_change(law.base, other.base, len(w)))
-        return changes
-    if not _close_base(law.base, other.base):
-        changes.append(_base_change(law.base, other.base, len(w)))
-    factor_a, factor_b = law.parameters.get("factor"), other.parameters.get("factor")
-    if factor_a != factor_b and abs((factor_b or 1) / (factor_a or 1) - 1) > 1e-5:
-        changes.append(("factor", {"a": factor_a, "b": factor_b}))
-    different = {
-        name: [law.parameters.get(name), other.parameters.get(name)]
-        for name in SCALING_PARTS
-        if law.parameters.get(name) != other.parameters.get(name)
+def _by_pair(plan: Plan) -> dict[tuple[int, int], float]:
+    """The sign of each part of each pair."""
+    return {
+        (int(i), int(k)): float(s)
+        for i, k, s in reversed([*zip(plan.pair, plan.part, plan.sign, strict=True)])
+        if k != ZERO
     }
-    if different:
-        changes.append(("scaling", {"type": law.scaling} | different))
+
+
+def _slots(plan: Plan) -> list[int]:
+    """For each column whether it is the first or the second of its pair."""
+    width = len(plan.pair)
+    if plan.name in ("half", "adjacent", "split"):
+        return [0] * width
+    if plan.name in ("interleaved", "complex"):
+        return [c % 2 for c in range(width)]
+    if plan.name == "quarters":
+        return [c * 4 // width % 2 for c in range(width)]
+    return [int(c >= width // 2) for c in range(width)]
+
+
+def _first_is_cos(plan: Plan) -> dict[int, bool]:
+    slots = _slots(plan)
+    return {
+        int(i): bool((k == COS) == (slot == 0))
+        for i, k, slot in zip(plan.pair, plan.part, slots, strict=True)
+        if k != ZERO
+    }
+
+
+def layout_name(plan: Plan) -> str:
+    """What `pe gen` calls the layout."""
+    cos_first = sum(_first_is_cos(plan).values()) * 2 >= len(set(plan.pair.tolist()))
+    if plan.name == "halves":
+        return "cos-sin" if cos_first else "sin-cos"
+    if plan.name == "halves, each twice":
+        return "cos-sin-adjacent" if cos_first else "sin-cos-adjacent"
+    return plan.name
+
+
+def _made_like(shape: Plan, order: Mapping[int, bool], signs: Mapping[tuple[int, int], float]) -> Plan:
+    """The arrangement of one plan with cosines first or not, and with signs, as another has them."""
+    slots = _slots(shape)
+    alone = shape.name in ("half", "adjacent", "split")
+    part = np.array(
+        [
+            ZERO if k == ZERO else k if alone else (COS if (slot == 0) == order[int(i)] else SIN)
+            for i, k, slot in zip(shape.pair, shape.part, slots, strict=True)
+        ],
+        dtype=np.intp,
+    )
+    sign = np.array([signs.get((int(i), int(k)), 1.0) for i, k in zip(shape.pair, part, strict=True)])
+    return Plan(shape.name, shape.pair, part, sign)
+
+
+def column_steps(a: Turning, b: Turning) -> list[Step]:
+    """Layout, order of cosines and sines, signs: what is undone by moving columns."""
+    if len(a.frequencies) != len(b.frequencies):
+        return []
+    first, last = a.plan, b.plan
+    steps: list[Step] = []
+    alone = [plan.name in ("half", "adjacent", "split") for plan in (first, last)]
+    if alone[0] != alone[1]:
+        return []
+    if alone[0]:
+        part = int(first.part[0])
+        if part != int(last.part[0]):
+            swapped = replace(
+                a,
+                plan=Plan(first.name, first.pair, np.full_like(first.part, last.part[0]), np.abs(first.sign)),
+            )
+            names = ("cos", "sin")
+            cause = Cause("swap-sin-cos", {"holds": names[part]}, {"holds": names[1 - part]})
+            steps.append(Step(cause, replacing(a, swapped, a.room), a.room))
+            first = swapped.plan
+    else:
+        by_pair = _by_pair(first)
+        if first.name != last.name:
+            middle = _made_like(last, _first_is_cos(first), by_pair)
+            steps += _move(
+                "layout", first, middle, {"layout": layout_name(first)}, {"layout": layout_name(middle)}
+            )
+            first = middle
+        order_a, order_b = _first_is_cos(first), _first_is_cos(last)
+        if order_a != order_b:
+            middle = _made_like(last, order_b, by_pair)
+            words = [
+                {"first": "cos" if sum(order.values()) * 2 >= len(order) else "sin"}
+                for order in (order_a, order_b)
+            ]
+            if words[0] == words[1]:
+                words = [{}, {}]
+            swapped_pairs = [i for i in order_a if order_a[i] != order_b.get(i)]
+            facts = {} if len(swapped_pairs) == len(order_a) else {"pairs": swapped_pairs[:LISTED]}
+            steps += _move("swap-sin-cos", first, middle, words[0], words[1], facts)
+            first = middle
+    if first.name != last.name:
+        steps += _move(
+            "layout",
+            first,
+            Plan(
+                last.name,
+                last.pair,
+                last.part,
+                first.sign[[int(np.argmax(first.pair == i)) for i in last.pair]],
+            ),
+            {"layout": first.name},
+            {"layout": last.name},
+        )
+        first = Plan(
+            last.name, last.pair, last.part, first.sign[[int(np.argmax(first.pair == i)) for i in last.pair]]
+        )
+    different = np.flatnonzero(first.sign * last.sign < 0)
+    if len(different):
+        sides, facts = _sign_words(last, different)
+        steps += _move("sign", first, last, *sides, facts)
+    return steps
+
+
+def _move(
+    cause: str,
+    first: Plan,
+    last: Plan,
+    a: dict[str, Any],
+    b: dict[str, Any],
+    facts: dict[str, Any] | None = None,
+) -> list[Step]:
+    found = first.leading_to(last)
+    if found is None:
+        return []
+    index, sign = found
+    signs = None if (sign > 0).all() else sign
+    return [Step(Cause(cause, a, b, facts or {}), lambda x, y: (Columns(x, index, signs), y))]
+
+
+def _sign_words(plan: Plan, columns: Rows) -> tuple[tuple[dict[str, Any], dict[str, Any]], dict[str, Any]]:
+    """Which columns are negative, in words where there are some."""
+    negative = plan.sign < 0
+    chosen = np.zeros(len(plan.pair), bool)
+    chosen[columns] = True
+    facts: dict[str, Any]
+    if chosen.all():
+        facts = {"of": "all"}
+    elif np.array_equal(chosen, plan.part == SIN):
+        facts = {"of": "sines"}
+    elif np.array_equal(chosen, plan.part == COS):
+        facts = {"of": "cosines"}
+    else:
+        facts = {
+            "of": "columns",
+            "columns": [int(c) for c in np.flatnonzero(chosen)[:LISTED]],
+            "count": int(chosen.sum()),
+        }
+    in_b = bool(negative[chosen].mean() > 0.5)
+    return ({"negative": not in_b}, {"negative": in_b}), facts
+
+
+# -- frequencies --------------------------------------------------------------------------------------------------
+
+Change = tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
+
+
+def _known(law: Mapping[str, Any]) -> bool:
+    return "base" in law and law.get("scaling") != "unknown" and not law.get("factors")
+
+
+def _unit_change(a: Turning, b: Turning) -> list[Change]:
+    """base, frequency-shift, scaling and factor, whichever differ; each with the frequencies after it."""
+    pairs = len(b.frequencies)
+    w = np.array([float(x) for x in a.frequencies]) * abs(a.places.stride)
+    v = np.array([float(x) for x in b.frequencies]) * abs(b.places.stride)
+    unit = max(a.precision.unit, b.precision.unit)
+    alike = len(w) == len(v) and np.allclose(w, v, rtol=max(CLOSE, 1e-3 * unit), atol=1e-12)
+    if alike and a.places.stride == b.places.stride:
+        return []
+    law, other = a.law, b.law
+    final = {"frequencies": b.frequencies, "law": other}
+    if not (_known(law) and _known(other)):
+        return [_unknown(a, b, w, v, final)]
+    stored = [each.get("frequency_dtype") for each in (law, other)]
+    changes: list[Change] = []
+    if law.get("scaling") == other.get("scaling") == "none" and stored[0] == stored[1]:
+        shifted = _shift_alone(law, other, pairs)
+        if shifted is not None:
+            return [(*shifted, {}, final)]
+    state = dict(law)
+
+    def add(
+        cause: str, side_a: dict[str, Any], side_b: dict[str, Any], facts: dict[str, Any], **new: Any
+    ) -> None:
+        for name, value in new.items():
+            state.pop(name, None)
+            if value is not None:
+                state[name] = value
+        try:
+            frequencies = frequencies_of(state, pairs)
+        except (PeError, KeyError, ValueError, TypeError):
+            frequencies = b.frequencies
+        changes.append((cause, side_a, side_b, facts, {"frequencies": frequencies, "law": dict(state)}))
+
+    if stored[0] != stored[1]:
+        sides = [{"frequencies": name or "not rounded"} for name in stored]
+        add("dtype-rounding", sides[0], sides[1], {"of": "frequencies"}, frequency_dtype=stored[1])
+    shift_a, shift_b = law.get("shift") or 0, other.get("shift") or 0
+    if shift_a != shift_b:
+        add("frequency-shift", {"shift": shift_a}, {"shift": shift_b}, {}, shift=shift_b)
+    scalings = law.get("scaling", "none"), other.get("scaling", "none")
+    if not _close(law["base"], other["base"]):
+        ntk = _as_ntk(law, other, pairs) if set(scalings) == {"none"} else None
+        if ntk is not None:
+            add("scaling", ntk[0], ntk[1], {"ambiguous": ntk[2]}, base=other["base"])
+        else:
+            add("base", {"base": law["base"]}, {"base": other["base"]}, {}, base=other["base"])
+    options_a, options_b = ({k: each[k] for k in PARAMETERS if k in each} for each in (law, other))
+    if scalings[0] != scalings[1]:
+        emptied = dict.fromkeys(options_a)
+        new = emptied | options_b | {"scaling": scalings[1]}
+        add("scaling", {"scaling": scalings[0]} | options_a, {"scaling": scalings[1]} | options_b, {}, **new)
+    else:
+        different = [
+            n
+            for n in PARAMETERS
+            if not _same_value(options_a.get(n), options_b.get(n)) and n != "attention_factor"
+        ]
+        if "factor" in different:
+            sides = [{"factor": options.get("factor")} for options in (options_a, options_b)]
+            add("factor", sides[0], sides[1], {"scaling": scalings[0]}, factor=options_b.get("factor"))
+            different.remove("factor")
+        if different and not _only_unseen(different, a, b, state):
+            sides = [{"scaling": scalings[0]} | options for options in (options_a, options_b)]
+            add("scaling", sides[0], sides[1], {}, **{n: options_b.get(n) for n in different})
+    if changes:
+        last = changes[-1]
+        changes[-1] = (*last[:4], final)
     return changes
 
 
+def _only_unseen(names: list[str], a: Turning, b: Turning, state: Mapping[str, Any]) -> bool:
+    """Whether parameters that differ make no difference to the frequencies."""
+    try:
+        made = np.array([float(w) for w in frequencies_of(state, len(b.frequencies))])
+    except (PeError, KeyError, ValueError, TypeError):
+        return False
+    wanted = np.array([float(w) for w in b.frequencies])
+    return len(made) == len(wanted) and bool(np.allclose(made, wanted, rtol=CLOSE, atol=1e-12))
+
+
+def _unknown(a: Turning, b: Turning, w: Array, v: Array, final: dict[str, Any]) -> Change:
+    """Frequencies of one side follow no law that has a name: divisors of the plain ones of the other."""
+    known = a if _known(a.law) else b if _known(b.law) else None
+    base = known.law["base"] if known is not None else a.law.get("base", b.law.get("base"))
+    sides: list[dict[str, Any]] = []
+    for one, frequencies in ((a, w), (b, v)):
+        if _known(one.law):
+            sides.append(
+                {"scaling": one.law.get("scaling", "none")}
+                | {k: one.law[k] for k in PARAMETERS if k in one.law}
+            )
+            continue
+        side: dict[str, Any] = {"scaling": "unknown"}
+        if base is not None:
+            plain = np.array(
+                [float(x) for x in frequencies_of({"base": base, "scaling": "none"}, len(frequencies))]
+            )
+            with np.errstate(divide="ignore"):
+                factors = plain / frequencies
+            if (factors > 0.99).all() and np.isfinite(factors).all():
+                side["scaling"] = "longrope"
+            side["factors"] = [float(f"{f:.6g}") for f in factors]
+        sides.append(side)
+    facts = {"ambiguous": [f"base {base:g} is assumed for both"]} if base is not None else {}
+    if all(side["scaling"] == "longrope" for side in sides):
+        return "factor", sides[0], sides[1], facts, final
+    return "scaling", sides[0], sides[1], facts, final
+
+
+def _same_value(x: Any, y: Any) -> bool:
+    if isinstance(x, (int, float)) and isinstance(y, (int, float)) and not isinstance(x, bool):
+        return abs(x - y) <= 1e-5 * max(abs(x), abs(y))
+    return bool(np.array_equal(np.asarray(x), np.asarray(y))) if x is not None and y is not None else x is y
+
+
+def _close(x: float, y: float) -> bool:
+    return abs(x / y - 1) < CLOSE
+
+
+def _digits(value: float) -> int:
+    return len(f"{float(f'{value:.9g}'):.9g}".replace(".", "").strip("0").split("e")[0])
+
+
 def _shift_alone(
-    a: float, shift_a: float, b: float, shift_b: float, pairs: int
-) -> tuple[str, dict[str, Any]] | None:
-    """One base with another frequency shift: b^(n/(n-1)) is the base that shows, where the shift does not."""
-    if pairs < 2 or (shift_a == shift_b and max(digits_of(a), digits_of(b)) <= 4):
+    law: Mapping[str, Any], other: Mapping[str, Any], pairs: int
+) -> tuple[str, dict[str, Any], dict[str, Any]] | None:
+    """One base with another frequency shift: base^(n/(n-1)) is the base that shows where the shift does not."""
+    shift_a, shift_b = float(law.get("shift") or 0), float(other.get("shift") or 0)
+    if pairs < 2 or (
+        shift_a == shift_b and max(_digits(law["base"]), _digits(other["base"])) <= ROUND_DIGITS
+    ):
         return None
-    plain_a, plain_b = a ** (pairs / (pairs - shift_a)), b ** (pairs / (pairs - shift_b))
+    a, b = law["base"] ** (pairs / (pairs - shift_a)), other["base"] ** (pairs / (pairs - shift_b))
     power = pairs / (pairs - 1)
-    if abs(plain_a**power / plain_b - 1) < 1e-5:
-        return "frequency-shift", {"a": 0, "b": 1}
-    if abs(plain_b**power / plain_a - 1) < 1e-5:
-        return "frequency-shift", {"a": 1, "b": 0}
+    if abs(a**power / b - 1) < 1e-5:
+        return "frequency-shift", {"shift": 0}, {"shift": 1}
+    if abs(b**power / a - 1) < 1e-5:
+        return "frequency-shift", {"shift": 1}, {"shift": 0}
     return None
 
 
-def _close_base(x: float, y: float) -> bool:
-    return abs(x / y - 1) < 3e-6
-
-
-def _base_change(a: float, b: float, pairs: int) -> tuple[str, dict[str, Any]]:
-    """Another base; NTK where the factor that makes one of the other is a rounder number than the base."""
-    if pairs > 1 and b > a:
-        factor = (b / a) ** ((pairs - 1) / pairs)
-        short = roundest(factor, 1e-5 * factor)
-        if digits_of(short) <= 3 and digits_of(b) > 4 and factor > 1:
-            return "scaling", {"a": "none", "b": "ntk", "factor": short, "base_a": a, "base_b": b}
-    return "base", {"a": a, "b": b}
-
-
-def _last_bits(
-    found: ParameterChanges,
-    first: Reading,
-    second: Reading,
-    target: NDArray[np.complex128],
-    rows: int,
-    pairs: int,
-    places: NDArray[np.float64],
-    state: RotationState,
-) -> None:
-    """What is left once all parameters agree: rounding to another type, angles in float32."""
-    changed = any(cause not in ("layout", "swap-sin-cos", "padding-row") for cause, _, _ in found.causes)
-    source = first.z[:rows, :pairs]
-    coarse = max(first.precision, second.precision, key=lambda p: p.unit)
-    if first.precision.name != second.precision.name:
-        facts = {"a": first.precision.name, "b": second.precision.name}
-        found.causes.append(("dtype-rounding", facts, _left(state, places, target)))
-    exact = [reading.solved.match.exact for reading in (first, second)]
-    if exact[0] == exact[1] and changed:
-        return
-    if exact[0] != exact[1]:
-        inexact = second if exact[0] else first
-        own = inexact.solved.match.max_abs
-        measured = inexact.solved.amplitude not in (1.0, _own_magnitude(inexact))
-        if measured and changed:
-            return  # the last digits of a measured amplitude do as much
-        if own > 2.2 * float(coarse.half_ulp(np.array([inexact.solved.amplitude]))[0]):
-            facts = {"table": "b" if exact[0] else "a"}
-            found.causes.append(("float32-angles", facts, _left(state, places, target)))
-        elif first.precision.name == second.precision.name and not changed:
-            found.causes.append(("float32-angles", {"table": "b" if exact[0] else "a"}, own))
-        return
-    left = float(np.nanmax(np.abs(np.nan_to_num(source - target)))) if source.shape == target.shape else 0.0
-    if left > 0 and not changed and first.precision.name == second.precision.name == "float32":
-        angular = state.frequencies
-        room = 8 * FLOAT32_STEP + 8 * float((frequency_slack(angular) * angular).max() * np.abs(places).max())
-        if left <= room * state.amplitude:
-            found.causes.append(("float32-angles", {"table": "both"}, left))
-
-
-def _parting(first: Reading, second: Reading, rows: int, pairs: int) -> dict[str, float] | None:
-    """The first row in which the angle of a pair differs by more than 0.1 radians."""
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(np.angle(first.z[:rows, :pairs] * second.z[:rows, :pairs].conj()))
-    far = np.flatnonzero(np.nan_to_num(apart).max(axis=1) > PARTING)
-    if not len(far):
+def _as_ntk(
+    law: Mapping[str, Any], other: Mapping[str, Any], pairs: int
+) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
+    """A larger base that the NTK rule makes of the smaller with a rounder factor than the base itself is."""
+    small, large = sorted((law["base"], other["base"]))
+    if pairs < 2 or law.get("shift") or other.get("shift"):
         return None
-    row = int(far[0])
-    pair = int(np.nan_to_num(apart[row]).argmax())
-    return {"row": row, "position": tidy(float(first.solved.positions[row])), "pair": pair}
+    factor = (large / small) ** ((pairs - 1) / pairs)
+    short = rounded_near(factor, 1e-5 * factor)
+    if _digits(short) > 3 or _digits(large) <= ROUND_DIGITS or factor <= 1:
+        return None
+    scaled, plain = {"scaling": "ntk", "factor": short, "base": small}, {"scaling": "none", "base": small}
+    note = [f"base {large:.10g} without scaling"]
+    return (scaled, plain, note) if law["base"] == large else (plain, scaled, note)
 
 
-def _by_facts(a: Identified, b: Identified) -> ParameterChanges:
-    """Tables over grids and others that are not kept as rotations: compared by name of parameter."""
-    found = ParameterChanges()
-    unsolved = any(known.facts.get("scaling") == "longrope" and "base" not in known.facts for known in (a, b))
-    if a.encoding != b.encoding or a.encoding == "learned" or unsolved:
+# -- positions ----------------------------------------------------------------------------------------------------
+
+
+def place_changes(
+    a: Places, b: Places, rows: int
+) -> list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Places]]:
+    """The first position, and what does not simply count up."""
+    found: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Places]] = []
+    p, q = a.at(0, rows), b.at(0, rows)
+    if np.abs(p - q).max(initial=0.0) < 1e-6:
         return found
-    if (a.reading is None) != (b.reading is None):
+    state = a
+    if (abs(a.start - b.start) > 1e-6 and a.rule in (None, b.rule)) or (
+        (a.rule is None) != (b.rule is None) and abs(a.start - b.start) > 1e-6
+    ):
+        new = replace(state, start=b.start)
+        found.append(("offset", {"start": a.start}, {"start": b.start}, {"rows": b.start - a.start}, new))
+        state = new
+    if abs(state.stride - b.stride) > 1e-9 and a.rule is None and b.rule is None:
+        facts = {"rule": "stride"} | _where(state, b, rows)
+        found.append(("positions", {"stride": state.stride}, {"stride": b.stride}, facts, b))
         return found
-    causes = {
-        "style": "layout",
-        "layout": "layout",
-        "base": "base",
-        "shift": "frequency-shift",
-        "amplitude": "amplitude",
-        "start": "offset",
-        "prefix_rows": "padding-row",
-        "scaling": "scaling",
-        "factor": "factor",
-        "form": "layout",
-    }
-    for name, cause in causes.items():
-        x, y = a.facts.get(name), b.facts.get(name)
-        if cause == "factor" and a.facts.get("scaling") != b.facts.get("scaling"):
-            continue
-        if x != y and not (cause == "scaling" and {x, y} <= {None, "none"}):
-            facts = {"a": x, "b": y}
-            if cause == "scaling":
-                facts |= {part: b.facts[part] for part in ("factor", *SCALING_PARTS) if part in b.facts}
-            found.causes.append((cause, facts, None))
-    if found.causes and a.precision != b.precision and a.precision and b.precision:
-        found.causes.append(("dtype-rounding", {"a": a.precision, "b": b.precision}, None))
+    if (state.rule, state.last, state.restarts) == (b.rule, b.last, b.restarts) and state.listed is b.listed:
+        return found
+    if state.rule is not None and b.rule is not None:
+        plain = Places(state.start, state.stride)
+        found.append(_rule_change(state, plain, rows))
+        state = plain
+    found.append(_rule_change(state, b, rows))
     return found
+
+
+def _rule_change(
+    a: Places, b: Places, rows: int
+) -> tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Places]:
+    one = a if a.rule is not None else b
+    if one.rule == "permutation":
+        order = one.at(0, rows)
+        facts: dict[str, Any] = {
+            "of": "rows",
+            "moved": int(np.count_nonzero(order != Places(one.start, one.stride).at(0, rows))),
+        }
+        facts["order"] = [int(p) for p in order[:LISTED]]
+        return "permutation", {}, {}, facts, b
+    facts = {"rule": one.rule} | _where(a, b, rows)
+    if one.rule == "restart":
+        facts["restarts"] = list(one.restarts)
+    if one.rule == "clamp":
+        facts["last"] = one.last
+    sides = [{"positions": place.rule or "count up"} for place in (a, b)]
+    return "positions", sides[0], sides[1], facts, b
+
+
+def _where(a: Places, b: Places, rows: int) -> dict[str, Any]:
+    apart = np.flatnonzero(np.abs(a.at(0, rows) - b.at(0, rows)) > 1e-6)
+    return {"first": int(apart[0]), "last": int(apart[-1]), "count": len(apart)} if len(apart) else {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +16,18 @@ if TYPE_CHECKING:
 
     from pe_cli.diff.compare import Difference, Report
     from pe_cli.diff.metrics import Metrics
+    from pe_cli.diff.verify import Cause
 
 LEVELS = "▁▂▃▄▅▆▇█"
-ASCII_LEVELS = "._-=+*#@"
+ASCII_LEVELS = "_-=+*%#@"
+NOTHING, ASCII_NOTHING = "·", "."
+DECADES = 6  # of the largest difference, that a bar's height spans
 MANY = 8  # pairs up to which those that are the same are listed too
 NARROWEST, WIDEST = 8, 64  # blocks in a sparkline
+LISTED = 8  # rows or entries that a sentence names
 
 
-def show(report: Report) -> None:
+def show(report: Report, *, explained: bool = True) -> None:
     """On stdout: the verdict, the numbers, the shape of the error, the causes."""
     out = console()
     out.print(f"a  {report.labels[0]}", style="dim")
@@ -32,10 +37,12 @@ def show(report: Report) -> None:
         out.print("same, byte for byte" if exact else f"same: {report.tolerance.rule}", style="bold")
     else:
         out.print(f"differ: {report.tolerance.rule}", style="bold")
+    for cause in report.names:
+        out.print(f"why  {sentence(cause)}", style="bold")
     counts_same = len(report.pairs) > MANY
     for pair in report.pairs:
         if not (counts_same and pair.equal):
-            _show_pair(out, pair, named=len(report.pairs) > 1)
+            _show_pair(out, pair, named=len(report.pairs) > 1, explained=explained)
     if counts_same:
         same = sum(pair.equal for pair in report.pairs)
         out.print(f"{counted(same, 'tensor is', 'tensors are')} the same")
@@ -47,7 +54,7 @@ def show(report: Report) -> None:
             )
 
 
-def _show_pair(out: Console, pair: Difference, *, named: bool) -> None:
+def _show_pair(out: Console, pair: Difference, *, named: bool, explained: bool) -> None:
     if pair.a is not None and pair.b is not None and (named or not pair.same_shape):
         shapes = f"{_shape(pair.a.shape)} {pair.a.dtype}"
         if (pair.a.shape, pair.a.dtype) != (pair.b.shape, pair.b.dtype):
@@ -58,23 +65,236 @@ def _show_pair(out: Console, pair: Difference, *, named: bool) -> None:
     explanation = pair.explanation
     if not pair.equal:
         for cause in explanation.causes:
-            left = "" if cause.residual_after is None else f"  (then left: {cause.residual_after:.3g})"
-            facts = ", ".join(
-                f"{name} {spell(value)}" for name, value in cause.facts.items() if value is not None
-            )
-            out.print(f"why  {cause.cause}{': ' if facts else ''}{facts}{left}", style="bold")
-        if not explanation.causes and (pair.sample is not None or pair.a is None):
+            out.print(f"why  {sentence(cause)}", style="bold")
+        if explanation.causes and not explanation.explained:
+            out.print("     and more, for which no change that is known accounts")
+        if (
+            explained
+            and not explanation.causes
+            and not explanation.explained
+            and (pair.sides or pair.a is None)
+        ):
             out.print("why  no change that is known makes them agree")
     if explanation.parting:
         parting = explanation.parting
         out.print(
-            f"angles part by 0.1 rad from position {spell(parting['position'])} on (pair {parting['pair']})"
+            f"from position {spell(parting['position'])} on (row {spell(parting['row'])}) the angles of pair "
+            f"{parting['pair']} are more than 0.1 radians apart"
         )
     for note in explanation.notes:
         out.print(note, style="dim")
 
 
-def _shape(shape: tuple[int, ...]) -> str:
+def sentence(cause: Cause) -> str:
+    """What to change, on which side, and what is then left."""
+    told = cause.to_dict()
+    text = SENTENCES.get(cause.cause, _in_general)(told["a"], told["b"], told)
+    if told.get("ambiguous"):
+        text += f" (or: {'; '.join(map(str, told['ambiguous'][:2]))})"
+    left = cause.residual_after
+    return (
+        text if left is None else f"{text}; then {'nothing' if left == 0 else f'at most {left:.3g}'} is left"
+    )
+
+
+Facts = dict[str, Any]
+
+
+def _in_general(a: Facts, b: Facts, told: Facts) -> str:
+    facts = {
+        k: v
+        for k, v in told.items()
+        if k not in ("cause", "a", "b", "residual_after", "ambiguous", "shared_rows")
+    }
+    return f"{told['cause']}: a has {_facts(a)}, b has {_facts(b)}{f' ({_facts(facts)})' if facts else ''}"
+
+
+def _facts(facts: Facts) -> str:
+    return (
+        ", ".join(f"{name.replace('_', ' ')} {_value(value)}" for name, value in facts.items())
+        or "what is usual"
+    )
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return _list(value)
+    return str(spell(value))
+
+
+def _list(values: list[Any]) -> str:
+    shown = [str(tuple(v)) if isinstance(v, list) else str(spell(v)) for v in values[:LISTED]]
+    return ", ".join(shown) + (f" and {len(values) - LISTED} more" if len(values) > LISTED else "")
+
+
+def _side(a: Facts, b: Facts, name: str, usual: Any) -> str:
+    """Which side has what is not usual."""
+    return "a" if a.get(name) != usual else "b"
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _parameter(a: Facts, b: Facts, told: Facts) -> str:
+    changed = [name for name in b if a.get(name) != b[name]]
+    options = " ".join(
+        f"{_option(name)} {spell(b[name])}" for name in changed if not isinstance(b[name], (list, bool))
+    )
+    remedy = f": make a with {options}" if options and "name" not in b else ""
+    return f"a has {_facts(a)}, b has {_facts(b)}{remedy}"
+
+
+def _scaling(a: Facts, b: Facts, told: Facts) -> str:
+    if a.get("scaling") == "none":
+        return f"b scales its frequencies ({_facts(b)}), a does not: scale a, or make b without"
+    if b.get("scaling") == "none":
+        return f"a scales its frequencies ({_facts(a)}), b does not: make a without scaling"
+    return f"the frequencies are scaled in two ways: a by {_facts(a)}, b by {_facts(b)}"
+
+
+def _positions(a: Facts, b: Facts, told: Facts) -> str:
+    side, rule = _side(a, b, "positions", "count up"), told.get("rule")
+    first, last, count = told.get("first"), told.get("last"), told.get("count")
+    if rule == "restart":
+        starts = told["restarts"]
+        return f"{'row' if len(starts) == 1 else 'rows'} {_list(starts)} of {side} start again at the first position (packed documents?)"
+    if rule == "clamp":
+        return f"positions of {side} stop at {last}: from row {first} on all rows repeat row {last}"
+    if rule in ("bfloat16", "float16"):
+        return f"{side} counts positions in {rule}: from row {first} on they are rounded ({counted(count or 0, 'row', 'rows')})"
+    if rule in ("int8", "int16"):
+        return f"{side} counts positions in {rule}: from row {first} on they wrap around"
+    if rule == "stride":
+        return f"positions grow by {spell(a.get('stride'))} a row in a, and by {spell(b.get('stride'))} in b"
+    return f"positions of {side} do not count up: rows {first} to {last}, {counted(count or 0, 'row differs', 'rows differ')}"
+
+
+def _offset(a: Facts, b: Facts, told: Facts) -> str:
+    if "start" in a or "start" in b:
+        return f"a starts at position {spell(a['start'])}, b at {spell(b['start'])}: shift the positions of a by {spell(told['rows'])}"
+    rows = told["rows"]
+    return f"row r of b is row r {'+' if rows > 0 else '-'} {abs(rows)} of a: leave out the first {abs(rows)} rows of {'a' if rows > 0 else 'b'}"
+
+
+def _rows(a: Facts, b: Facts, told: Facts) -> str:
+    first, last, count = told["first"], told["last"], told["count"]
+    if "rows" in a and "rows" in b:
+        longer = "a" if a["rows"] > b["rows"] else "b"
+        return f"{longer} has {counted(count, 'row', 'rows')} more at its end (rows {first} to {last})"
+    if count == 1:
+        return f"row {first} differs, and all others agree"
+    return (
+        f"{count} rows between {first} and {last} differ, and all others agree"
+        if last - first + 1 != count
+        else f"rows {first} to {last} differ, and all others agree"
+    )
+
+
+def _entries(a: Facts, b: Facts, told: Facts) -> str:
+    if told.get("columns"):
+        return f"{counted(told['count'], 'entry differs', 'entries differ')}, in the columns {_list(told['columns'])}; all others agree"
+    where = _list(told["at"])
+    return f"{counted(told['count'], 'entry differs', 'entries differ')}, at {where}; all others agree"
+
+
+def _mask(a: Facts, b: Facts, told: Facts) -> str:
+    sides = [(name, side) for name, side in (("a", a), ("b", b)) if side.get("masked") != "none"]
+    if len(sides) == 2:
+        return f"both mask {counted(told['count'], 'entry', 'entries')}: a with {spell(a['masked'])}, b with {spell(b['masked'])}"
+    name, side = sides[0]
+    pattern = (
+        "keys after their query"
+        if side.get("pattern") == "causal"
+        else counted(told["count"], "entry", "entries")
+    )
+    return f"{name} masks {pattern} with {spell(side['masked'])}, the other does not"
+
+
+def _zeros(a: Facts, b: Facts, told: Facts) -> str:
+    if told.get("inserted"):
+        side = "a" if len(a.get("zero_rows", [])) > len(b.get("zero_rows", [])) else "b"
+        return f"{side} has {counted(told['count'], 'row', 'rows')} of zeros more, from row {told['first']} on: leave them out"
+    side = "a" if a.get("rows") == "zeros" else "b"
+    return (
+        f"{counted(told['count'], 'row', 'rows')} of {side} are zeros, rows {told['first']} to {told['last']}"
+    )
+
+
+def _layout(a: Facts, b: Facts, told: Facts) -> str:
+    return f"the columns lie in another order: a is {a.get('layout')}, b is {b.get('layout')}; use --layout {b.get('layout')} for a"
+
+
+def _sign(a: Facts, b: Facts, told: Facts) -> str:
+    of = told.get("of", "columns")
+    what = {"all": "all numbers", "columns": f"the columns {_list(told.get('columns', []))}"}.get(
+        of, f"the {of}"
+    )
+    return f"{what} have the opposite sign: negate them in a"
+
+
+def _rounding(a: Facts, b: Facts, told: Facts) -> str:
+    if told.get("of") == "frequencies" or "angles" in a:
+        return f"the frequencies are rounded in one of them: a {_facts(a)}, b {_facts(b)}"
+    return f"a holds numbers of {a.get('dtype')}, b of {b.get('dtype')}"
+
+
+def _angles(a: Facts, b: Facts, told: Facts) -> str:
+    side = "a" if a.get("angles") != "exact" else "b"
+    kind = told["cause"].removesuffix("-angles")
+    return f"{side} computed position times frequency in {kind}; compute it in float64, or the other with --compute {kind}"
+
+
+SENTENCES: dict[str, Callable[[Facts, Facts, Facts], str]] = {
+    "names": lambda a, b, told: f"tensor {a['name']!r} of a is called {b['name']!r} in b",
+    "shape": lambda a, b, told: (
+        f"the same numbers in another shape: a is {_shape(a['shape'])}, b is {_shape(b['shape'])}; reshape a"
+    ),
+    "transpose": lambda a, b, told: "rows and columns are exchanged: transpose a",
+    "layout": _layout,
+    "swap-sin-cos": lambda a, b, told: "sines stand where b has cosines: exchange them in a",
+    "axes": lambda a, b, told: (
+        f"the axes are exchanged: a has {_facts(a)}, b has {_facts(b)}"
+        if a or b
+        else "the halves of the columns belong to the other axis: exchange the two halves of a"
+    ),
+    "sign": _sign,
+    "eigenvector-sign": lambda a, b, told: (
+        f"eigenvectors {_list(told['columns'])} have the other sign, which is free"
+    ),
+    "amplitude": lambda a, b, told: f"b is a times {spell(told['ratio'])}",
+    "base": _parameter,
+    "frequency-shift": _parameter,
+    "factor": _parameter,
+    "width": _parameter,
+    "scaling": _scaling,
+    "sections": lambda a, b, told: f"pairs belong to other axes: a has sections {_facts(a)}, b {_facts(b)}",
+    "offset": _offset,
+    "positions": _positions,
+    "permutation": lambda a, b, told: (
+        f"the {told['of']} are in another order"
+        + (f" ({told['moved']} of them elsewhere)" if "moved" in told else "")
+    ),
+    "padding-row": _zeros,
+    "rows": _rows,
+    "entries": _entries,
+    "mask": _mask,
+    "parameters": lambda a, b, told: (
+        f"both are {told.get('encoding')}: a with {_facts(a)}, b with {_facts(b)}"
+    ),
+    "resampled": lambda a, b, told: (
+        f"{'a' if told['direction'] == 'b to a' else 'b'} is the other resampled by {told['method']} from {min(a['rows'], b['rows']) if told['direction'] == ('a to b' if a['rows'] < b['rows'] else 'b to a') else max(a['rows'], b['rows'])} rows"
+    ),
+    "dtype-rounding": _rounding,
+    "float32-angles": _angles,
+    "bfloat16-angles": _angles,
+    "float16-angles": _angles,
+}
+
+
+def _shape(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape)) or "scalar"
 
 
@@ -96,7 +316,7 @@ def _show_numbers(out: Console, m: Metrics) -> None:
         out.print(f"{name:18} {text}")
     for name, values in (("error by position", m.by_position), ("error by column", m.by_column)):
         if len(values) > 1:
-            scale = f"0 to {float(np.max(values)):.3g}"
+            scale = f"up to {float(np.max(values)):.3g}, logarithmic"
             room = max(NARROWEST, out.width - 21 - len(scale))
             out.print(f"{name:18} {sparkline(values, min(room, WIDEST))}  {scale}")
 
@@ -106,12 +326,20 @@ def _at(place: tuple[int, int] | None) -> str:
 
 
 def sparkline(values: NDArray[np.float64], width: int) -> str:
-    """A line of blocks, each as high as the largest of its values."""
+    """A line of blocks, each as high as the logarithm of the largest of its values: a dot where there is nothing."""
     if len(values) > width:
         values = np.array([part.max() for part in np.array_split(values, width)])
-    levels = LEVELS if can_print(LEVELS) else ASCII_LEVELS
-    top = float(np.max(values))
-    if not top > 0 or not np.isfinite(top):
-        return levels[0] * len(values)
-    height = np.ceil(np.nan_to_num(values / top) * (len(levels) - 1)).astype(int)
-    return "".join(levels[min(h, len(levels) - 1)] for h in height)
+    plain = can_print(LEVELS + NOTHING)
+    levels, nothing = (LEVELS, NOTHING) if plain else (ASCII_LEVELS, ASCII_NOTHING)
+    finite = values[np.isfinite(values)]
+    top = float(np.max(finite, initial=0.0))
+    made = []
+    for value in values:
+        if value == 0:
+            made.append(nothing)
+        elif not np.isfinite(value) or top == 0:
+            made.append(levels[-1])
+        else:
+            height = 1 + np.log10(value / top) / DECADES
+            made.append(levels[int(np.clip(np.ceil(height * len(levels)) - 1, 0, len(levels) - 1))])
+    return "".join(made)

@@ -124,6 +124,7 @@ def plot_difference(
     *,
     names: tuple[str, str] = ("left", "right"),
     rows: int | None = None,
+    title: str | None = None,
 ) -> None:
     """What `pe diff --plot` draws: both tables, the error, and the largest error by row and by column.
 
@@ -148,7 +149,7 @@ def plot_difference(
             {"": error.max(axis=0)}, "largest error by column", labels=("column", "absolute error")
         ),
     ]
-    write(drawings, path, force=force)
+    write(drawings, path, force=force, title=title)
 
 
 def _rows(array: NDArray[Any]) -> NDArray[np.float64]:

@@ -88,7 +88,8 @@ def test_one_table_against_cosines_and_sines(pe: Any, folder: Path) -> None:
 def test_shapes_differ(pe: Any, folder: Path) -> None:
     np.save(folder / "short.npy", np.load(folder / "a.npy")[3:40])
     found = told(pe, "a.npy", "short.npy")
-    assert found["causes"][0] == {"cause": "offset", "residual_after": 0, "rows": 3}
+    (cause,) = found["causes"]
+    assert (cause["cause"], cause["residual_after"], cause["rows"]) == ("offset", 0, 3)
     assert found["max_abs"] == 0
     assert found["shared_rows"] == {"first_a": 3, "first_b": 0, "rows": 37}
 
@@ -133,7 +134,7 @@ def test_a_batch_axis_does_not_hide_the_cause(pe: Any, tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", np.roll(table, 3, axis=0))
     found = told(pe, "x.npy", "y.npy")
     assert [cause["cause"] for cause in found["causes"]] == ["offset"]
-    assert "causes: from the first 4096 rows" in found["notes"]
+    assert found["causes"][0]["residual_after"] == 0
 
 
 def test_a_type_that_is_not_read_is_named_with_its_file(pe: Any, tmp_path: Path) -> None:
@@ -189,5 +190,48 @@ def test_a_table_that_begins_like_the_other(pe: Any, tmp_path: Path, rows: int) 
     np.save(tmp_path / "x.npy", table[:512])
     np.save(tmp_path / "y.npy", table)
     found = told(pe, "x.npy", "y.npy")
-    assert (found["causes"][0]["rows_a"], found["causes"][0]["rows_b"]) == (512, rows)
-    assert f"b begins with all 512 rows of a, and has {rows - 512} more" in found["notes"]
+    (cause,) = found["causes"]
+    assert (cause["cause"], cause["a"], cause["b"]) == ("rows", {"rows": 512}, {"rows": rows})
+    shown = pe("diff", "x.npy", "y.npy", code=1).stdout.decode()
+    assert f"b has {rows - 512} rows more at its end" in shown
+
+
+def test_a_search_can_be_left_out(pe: Any, folder: Path) -> None:
+    found = told(pe, "a.npy", "near.npy", "--no-explain")
+    assert (found["causes"], found["max_abs"]) == ([], pytest.approx(1e-4, rel=1e-2))
+    assert b"why" not in pe("diff", "a.npy", "near.npy", "--no-explain", code=1).stdout
+
+
+def test_equal_tensors_of_other_names(pe: Any, folder: Path) -> None:
+    half = {k: np.asarray(v, np.float32) for k, v in rope(np.arange(64), 32, layout="half").items()}
+    save_file({f"rotary.{k}_cached": v for k, v in half.items()}, folder / "named.safetensors")
+    found = told(pe, "half.safetensors", "named.safetensors")
+    assert [(c["cause"], c["a"]["name"], c["b"]["name"]) for c in found["causes"]] == [
+        ("names", "cos", "rotary.cos_cached"),
+        ("names", "sin", "rotary.sin_cached"),
+    ]
+    assert found["explained"]
+    np.save(folder / "cos.npy", half["cos"])
+    found = told(pe, "cos.npy", "named.safetensors")
+    assert [(c["cause"], c["b"]["name"]) for c in found["causes"]] == [("names", "rotary.cos_cached")]
+
+
+def test_a_cause_is_a_sentence(pe: Any, folder: Path) -> None:
+    def cosines(base: float) -> Any:
+        return np.asarray(rope(np.arange(64), 32, base=base)["rope"], np.float32)
+
+    np.save(folder / "x.npy", cosines(1e4))
+    np.save(folder / "y.npy", cosines(5e5))
+    shown = pe("diff", "x.npy", "y.npy", code=1).stdout.decode()
+    assert "why  a has base 10000, b has base 500000: make a with --base 500000; then" in shown
+
+
+def test_infinities_are_close_only_to_themselves(pe: Any, folder: Path) -> None:
+    a = np.load(folder / "a.npy")
+    b = a.copy()
+    b[2, 3] = -np.inf
+    np.save(folder / "inf.npy", b)
+    for options in (("--rtol", "1e-3"), ("--atol", "1e30"), ("--ulp", "2000000000")):
+        pe("diff", "a.npy", "inf.npy", *options, code=1)
+        pe("diff", "inf.npy", "a.npy", *options, code=1)
+        pe("diff", "inf.npy", "inf.npy", *options, code=0)

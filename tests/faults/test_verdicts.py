@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_cli.diff.compare import WHOLE
+from pe_cli.diff.operands import KEPT
 
-ROWS, WIDTH = WHOLE // 64 + 3000, 64  # more than is looked at whole
+ROWS, WIDTH = KEPT // 64 + 3000, 64  # more than is kept in memory
 
 SHAPES: list[Callable[[Any], Any]] = [
     lambda table: table[None],

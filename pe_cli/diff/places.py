@@ -1,0 +1,299 @@
+"""The positions of all rows of a table that turns: where they leave the line, and by what rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pe_cli.diff.arrangement import RULES, named_rule
+from pe_cli.diff.operands import KEPT, Array, Operand, Rows
+from pe_cli.diff.parameters import replacing, turning_steps
+from pe_cli.diff.rotations import Complex, Places, Turning, arithmetic_of, fitting_rows, positions_of
+from pe_cli.diff.verify import Cause, Flags, Step
+
+SAMPLES, SAMPLE_ROWS = 24, 16
+MOST_WRONG = 0.5  # of the rows, that need not follow the rule
+
+
+def completed(turning: Turning, table: Operand) -> Turning:
+    """The reading of a part of the table, told for all of its rows: positions, arithmetic, frequencies."""
+    if turning.law.get("scaling") == "unknown":
+        turning = _refined(turning, table)
+    turning = _placed(turning, table)
+    if turning.angles == "exact":
+        starts = np.unique(np.linspace(0, max(0, table.rows - SAMPLE_ROWS), SAMPLES).astype(int))
+        rows = np.concatenate([np.arange(s, min(table.rows, s + SAMPLE_ROWS)) for s in starts])
+        at = np.concatenate(
+            [turning.places.at(int(s), int(min(table.rows, s + SAMPLE_ROWS))) for s in starts]
+        )
+        listed = replace(turning, places=Places(listed=at), rows=len(at))
+        values = table.at(rows)
+        if not fitting_rows(listed, values, 0).all():
+            found = arithmetic_of(listed, values)
+            if found is not None:
+                turning = replace(turning, angles=found)
+    return turning
+
+
+def _refined(turning: Turning, table: Operand) -> Turning:
+    """Measured frequencies made sharper by ever later rows, as long as these agree."""
+    w = np.array([float(f) for f in turning.frequencies])
+    row = 64
+    while row + 8 < table.rows:
+        tried = replace(turning, frequencies=w.tolist())
+        block = table.take(row, row + 8)
+        parts = np.zeros((2, len(block), len(w)))
+        for column, (i, k) in enumerate(zip(turning.plan.pair, turning.plan.part, strict=True)):
+            if k < 2:
+                parts[k, :, i] = block[:, column] * turning.plan.sign[column]
+        if not parts.any(axis=(1, 2)).all():
+            return tried
+        at = turning.places.at(row, row + 8)
+        rest = np.angle(((parts[0] + 1j * parts[1]) * tried.turned(at).conj()).mean(axis=0))
+        if np.abs(rest).max() > 0.5:
+            break
+        w = w + rest / float(at.mean() - turning.places.start if at.mean() != turning.places.start else 1)
+        row *= 2
+    return replace(turning, frequencies=w.tolist())
+
+
+def _placed(turning: Turning, table: Operand) -> Turning:
+    if table.size > KEPT:
+        return _placed_by_sample(turning, table)
+    if set(turning.plan.part.tolist()) == {0} or set(turning.plan.part.tolist()) == {1}:
+        return _placed_by_trying(turning, table.whole())
+    positions: list[Array] = []
+    right: list[Flags] = []
+    step = table.step
+    for start in range(0, table.rows, step):
+        place, good = positions_of(turning, table.take(start, min(table.rows, start + step)), start)
+        positions.append(place)
+        right.append(good)
+    p, good = np.concatenate(positions), np.concatenate(right)
+    counted = turning.places.at(0, table.rows)
+    if good.mean() < 1 - MOST_WRONG or not (np.abs(p - counted)[good] > 0.02).any():
+        return turning
+    away = good & (np.abs(p - counted) > 0.02)
+    if away.sum() < 2:
+        return turning
+    p = np.where(good, p, counted)
+    for first in dict.fromkeys((float(p[0]), turning.places.start)):
+        line = np.asarray(first + turning.places.stride * np.arange(table.rows), dtype=np.float64)
+        filled = np.where(good, p, line)
+        for rule in RULES:
+            tried = replace(turning, places=Places(first, turning.places.stride, rule))
+            if (np.abs(tried.places.at(0, table.rows) - p)[good] < 0.02).mean() > 0.98:
+                return tried
+        named, last, restarts = named_rule(filled, line)
+        if named is not None:
+            return replace(turning, places=Places(first, turning.places.stride, named, last, restarts))
+    line = np.sort(p)
+    if np.ptp(np.diff(line)) < 1e-6 and good.all():
+        shuffled = Places(float(line[0]), float(line[1] - line[0]), "permutation", listed=p)
+        return replace(turning, places=shuffled)
+    whole = np.abs(p - np.rint(p)) < 1e-9
+    if whole[good].all() and good.mean() > 0.9:
+        return replace(turning, places=Places(turning.places.start, turning.places.stride, "other", listed=p))
+    return turning
+
+
+def _placed_by_sample(turning: Turning, table: Operand) -> Turning:
+    """Rules of rounding and wrapping, and the row where positions stop, tried on rows over the whole length."""
+    starts = np.unique(np.linspace(0, table.rows - SAMPLE_ROWS, 2 * SAMPLES).astype(int))
+    wrong = []
+    for start in starts:
+        place, good = positions_of(turning, table.take(int(start), int(start) + SAMPLE_ROWS), int(start))
+        away = good & (np.abs(place - turning.places.at(int(start), int(start) + SAMPLE_ROWS)) > 0.02)
+        wrong.append(bool(away.any()))
+    if not any(wrong):
+        return turning
+    for rule in RULES:
+        tried = replace(turning, places=Places(turning.places.start, turning.places.stride, rule))
+        if _follows(tried, table, starts):
+            return tried
+    low, high = 0, table.rows - 1
+    end = table.take(table.rows - 1, table.rows)
+    while high - low > 1:  # rows after the last position are all alike
+        middle = (low + high) // 2
+        low, high = (low, middle) if np.array_equal(table.take(middle, middle + 1), end) else (middle, high)
+    tried = replace(turning, places=Places(turning.places.start, turning.places.stride, "clamp", high))
+    return tried if high < table.rows - 1 and _follows(tried, table, starts) else turning
+
+
+def _follows(tried: Turning, table: Operand, starts: Array) -> bool:
+    share = []
+    for start in starts:
+        place, good = positions_of(tried, table.take(int(start), int(start) + SAMPLE_ROWS), int(start))
+        expected = tried.places.at(int(start), int(start) + SAMPLE_ROWS)
+        share.append(float((np.abs(place - expected) < 0.02)[good].mean()) if good.any() else 1.0)
+    return float(np.mean(share)) > 0.98
+
+
+def _placed_by_trying(turning: Turning, table: Array) -> Turning:
+    """Cosines alone or sines alone do not tell a position: each rule is tried on all rows."""
+    fits = fitting_rows(turning, table, 0)
+    if fits.all():
+        return turning
+    start, stride = turning.places.start, turning.places.stride
+    tried = [Places(start, stride, rule) for rule in RULES]
+    alike = np.flatnonzero((table[1:] != table[:-1]).any(axis=1))
+    if len(alike) and alike[-1] + 1 < len(table) - 1:
+        tried.append(Places(start, stride, "clamp", int(alike[-1]) + 1))
+    begun = np.flatnonzero((table == table[0]).all(axis=1))[1:]
+    if len(begun):
+        tried.append(Places(start, stride, "restart", restarts=tuple(int(r) for r in begun)))
+    for places in tried:
+        other = replace(turning, places=places)
+        if fitting_rows(other, table, 0).mean() > 0.98:
+            return other
+    return turning
+
+
+def borrowed(reading: Turning, table: Operand) -> Turning | None:
+    """The table as the other one's reading, in another arithmetic or at other positions; None where it is not."""
+    if table.columns != reading.columns:
+        return None
+    counted = replace(reading, rows=table.rows, precision=table.precision)
+    starts = np.unique(np.linspace(0, max(0, table.rows - SAMPLE_ROWS), SAMPLES).astype(int))
+    rows = np.concatenate([np.arange(s, min(table.rows, s + SAMPLE_ROWS)) for s in starts])
+    values = table.at(rows)
+    for places in (reading.places, *(replace(reading.places, rule=rule) for rule in RULES)):
+        at = np.concatenate([places.at(int(s), int(min(table.rows, s + SAMPLE_ROWS))) for s in starts])
+        listed = replace(counted, places=Places(listed=at), rows=len(at))
+        if places.rule is not None and fitting_rows(listed, values, 0).mean() > 0.9:
+            return replace(counted, places=places)
+        if places.rule is None:
+            found = arithmetic_of(listed, values)
+            if found is not None:
+                return replace(counted, angles=found)
+    return None
+
+
+# -- several axes -------------------------------------------------------------------------------------------------
+
+MOST_AXES = 4
+MOST_ROWS = 512
+
+
+@dataclass
+class Sections:
+    """The pairs of each axis, in the order of their first pairs, and the position of each row on each axis."""
+
+    axis: Rows
+    positions: Array
+
+    @property
+    def counts(self) -> list[int]:
+        return [int((self.axis == k).sum()) for k in range(self.positions.shape[1])]
+
+    @property
+    def alternate(self) -> bool:
+        """Whether the axes take turns instead of following one another."""
+        return bool(np.count_nonzero(np.diff(self.axis)) >= self.positions.shape[1])
+
+    def facts(self) -> dict[str, Any]:
+        return {"sections": self.counts} | ({"interleave_sections": True} if self.alternate else {})
+
+
+def pairs_of(turning: Turning, table: Array, other: Array | None) -> Complex | None:
+    """The pairs z of a table; `other` is the other half of cosines or sines alone."""
+    parts = np.full((2, len(table), len(turning.frequencies)), np.nan)
+    for column, (i, k) in enumerate(zip(turning.plan.pair, turning.plan.part, strict=True)):
+        if k < 2:
+            parts[k, :, i] = table[:, column] * turning.plan.sign[column]
+        if k < 2 and other is not None and other.shape == table.shape:
+            parts[1 - k, :, i] = other[:, column]
+    return None if np.isnan(parts).all(axis=1).any() else np.asarray(parts[0] + 1j * parts[1])
+
+
+def sections_of(turning: Turning, z: Complex) -> Sections | None:
+    """Which pairs turn with which axis, where the pairs of a row do not agree on one position."""
+    w = np.array([float(f) for f in turning.frequencies])
+    room = (12 * turning.precision.unit + 4e-7) * turning.amplitude
+    candidates = np.exp(1j * np.outer(np.arange(max(64, 2 * len(z))), w)) * turning.amplitude
+    place = np.zeros((len(z), len(w)))
+    for row in range(len(z)):
+        fits = np.abs(candidates - z[row]) < room
+        left = np.ones(len(w), dtype=bool)
+        for _ in range(MOST_AXES):
+            best = int(fits[:, left].sum(axis=1).argmax())
+            taken = left & fits[best]
+            if not taken.any():
+                return None
+            place[row, taken] = best
+            left &= ~taken
+            if not left.any():
+                break
+        if left.any():
+            return None
+    profiles, axis = np.unique(place, axis=1, return_inverse=True)
+    first = [int(np.argmax(axis == k)) for k in range(profiles.shape[1])]
+    order = np.argsort(first)
+    if not 2 <= len(order) <= MOST_AXES:
+        return None
+    rank = np.argsort(order)
+    return Sections(np.asarray(rank[axis], dtype=np.intp), profiles[:, order])
+
+
+def section_steps(
+    a: Turning, b: Turning, tables: tuple[Array, Array], others: tuple[Array | None, Array | None]
+) -> list[Step] | None:
+    """The same positions on several axes, which other pairs turn with."""
+    if len(a.frequencies) != len(b.frequencies) or max(len(t) for t in tables) > MOST_ROWS:
+        return None
+    found = []
+    for turning, table, other in zip((a, b), tables, others, strict=True):
+        z = pairs_of(turning, table, other)
+        if z is not None and _on_one_axis(turning, z):
+            return None
+        sections = sections_of(turning, z) if z is not None else None
+        if sections is None:
+            return None
+        found.append(sections)
+    first, second = found
+    if np.array_equal(first.axis, second.axis) or not np.array_equal(first.positions, second.positions):
+        return None
+    old, new = (_on_axes(a, first.positions, one.axis) for one in (first, second))
+    steps = [Step(Cause("sections", first.facts(), second.facts()), replacing(old, new))]
+    return steps + turning_steps(
+        replace(a, places=Places(listed=np.zeros(a.rows))), replace(b, places=Places(listed=np.zeros(b.rows)))
+    )
+
+
+def _on_one_axis(turning: Turning, z: Complex) -> bool:
+    """Whether most rows are at one position, so that there is nothing to be told of several axes."""
+    w = np.array([float(f) for f in turning.frequencies])
+    first = np.exp(1j * np.outer(np.arange(len(z)), w)) * turning.amplitude
+    room = (12 * turning.precision.unit + 4e-7) * turning.amplitude
+    fast = np.argmax(w)
+    hits = [
+        bool((np.abs(first[np.abs(first[:, fast] - row[fast]) < room] - row) < room).all(axis=1).any())
+        for row in z
+    ]
+    return float(np.mean(hits)) > 0.9
+
+
+@dataclass(eq=False)
+class OnAxes(Operand):
+    """A table whose pairs turn with positions of their own."""
+
+    turning: Turning
+    positions: Array  # (rows, pairs)
+
+    def __post_init__(self) -> None:
+        self.rows, self.columns, self.precision = (
+            len(self.positions),
+            self.turning.columns,
+            self.turning.precision,
+        )
+
+    def take(self, start: int, stop: int) -> Array:
+        w = np.array([float(f) for f in self.turning.frequencies])
+        z = self.turning.amplitude * np.exp(1j * self.positions[start:stop] * w)
+        return self.turning.plan.table(z)
+
+
+def _on_axes(turning: Turning, positions: Array, axis: Rows) -> OnAxes:
+    return OnAxes(turning, positions[:, axis])

@@ -1,0 +1,592 @@
+"""A table read as pairs that turn with the position: which column holds what, how fast, from where, how computed.
+
+The reading needs no name of a layout: two columns are a pair where the sum of their squares is the same in every row.
+Their angles give frequencies and positions; what is called cosine and what sine, and with which sign, follows from
+the position that all pairs agree on. `identify` names the law of the frequencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.diff.operands import Array, Operand, Rows
+from pe_cli.diff.verify import Extra
+from pe_cli.errors import PeError
+from pe_cli.inspect import identify
+from pe_cli.inspect.result import Precision
+from pe_cli.numerics.dtypes import round_to
+from pe_cli.numerics.kernels import geometric, rotations
+
+Complex = NDArray[np.complex128]
+READ = 1 << 18  # numbers of a table that its reading looks at
+NAMED_BY = 512  # rows that tell the law of the frequencies
+COS, SIN, ZERO = 0, 1, 2
+QUARTER = np.pi / 2
+FEWEST_ROWS = 3
+TURNS = 400  # of the slowest pair, up to which the first position is looked for
+AGREES = 0.12  # radians between the angle of a pair and what the slower pairs make of it
+WHOLE = 0.02  # positions: nearer to a whole number is that number
+FLOAT32_STEP = 2.0**-24
+ANGLE_STEPS = 6  # float32 roundings of an angle that the ways of computing it differ by
+INTEGERS = {"int8": 8, "int16": 16}
+PARAMETERS = (
+    "factor original_len seq_len beta_fast beta_slow truncate mscale mscale_all_dim low_freq_factor "
+    "high_freq_factor partial mixed_b short_factor long_factor factors attention_factor"
+).split()
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What each column of a table holds: the cosine or sine of which pair, with which sign."""
+
+    name: str
+    pair: Rows
+    part: Rows
+    sign: Array
+
+    def table(self, z: Complex) -> Array:
+        """The columns [n, w] of pairs z [n, m]."""
+        chosen = z[:, self.pair]
+        made = np.where(self.part == COS, chosen.real, chosen.imag) * self.sign
+        if (self.part == ZERO).any():
+            made[:, self.part == ZERO] = 0
+        return made
+
+    def leading_to(self, other: Plan) -> tuple[Rows, Array] | None:
+        """For each column of the other plan the column of this one that holds the same, and the sign to give it."""
+        held = {
+            (int(i), int(k)): c
+            for c, (i, k) in reversed([*enumerate(zip(self.pair, self.part, strict=True))])
+        }
+        wanted = [(int(i), int(k)) for i, k in zip(other.pair, other.part, strict=True)]
+        if any(key not in held for key in wanted):
+            return None
+        index = np.array([held[key] for key in wanted], dtype=np.intp)
+        return index, other.sign * self.sign[index]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The position of each row: `start` plus `stride` a row, kept in a type, wrapped, clamped or begun again."""
+
+    start: float = 0.0
+    stride: float = 1.0
+    rule: str | None = None
+    last: int | None = None
+    restarts: tuple[int, ...] = ()
+    listed: Array | None = None
+
+    def at(self, first: int, stop: int) -> Array:
+        rows = np.arange(first, stop, dtype=np.float64)
+        if self.listed is not None:
+            return self.listed[first:stop]
+        if self.rule == "clamp" and self.last is not None:
+            rows = np.minimum(rows, self.last)
+        if self.rule == "restart":
+            begun = np.array([0, *self.restarts])
+            rows = rows - begun[np.searchsorted(begun, rows, side="right") - 1]
+        return in_type(self.start + self.stride * rows, self.rule)
+
+
+def in_type(positions: Array, rule: str | None) -> Array:
+    """Positions as a type keeps them: rounded, or wrapped around."""
+    if rule in ("bfloat16", "float16"):
+        return np.asarray(round_to(positions, rule)).astype(np.float64)
+    if rule in INTEGERS:
+        half = 2.0 ** (INTEGERS[rule] - 1)
+        return np.asarray((positions + half) % (2 * half) - half)
+    return positions
+
+
+@dataclass(eq=False)
+class Turning(Operand):
+    """A table made from a reading, each part of which can be replaced."""
+
+    plan: Plan
+    frequencies: Sequence[Any]
+    amplitude: float
+    places: Places
+    rows: int
+    precision: Precision
+    angles: str = "exact"
+    law: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> int:  # type: ignore[override]
+        return len(self.plan.pair)
+
+    def take(self, start: int, stop: int) -> Array:
+        return self.made(self.places.at(start, stop))
+
+    def made(self, positions: Array) -> Array:
+        table = self.plan.table(self.turned(positions))
+        if self.precision.name in ("float32", "float64"):
+            return table
+        return np.asarray(round_to(table, self.precision.name)).astype(np.float64)
+
+    def turned(self, positions: Array) -> Complex:
+        """Pairs [n, m] at these positions, in the arithmetic of the angles."""
+        if self.angles == "exact":
+            return rotations(positions, self.frequencies, amplitude=self.amplitude)
+        w = np.array([float(f) for f in self.frequencies])
+        name, kept, product = ARITHMETICS[self.angles]
+        w = _as(w, name)
+        p = _as(positions, name) if kept else positions
+        angle = np.outer(p, w)
+        return np.asarray(self.amplitude * np.exp(1j * (_as(angle, name) if product else angle)))
+
+    def slack(self, start: int, stop: int) -> Array:
+        """What two ways of computing float32 angles may differ by, entry by entry."""
+        w = np.array([abs(float(f)) for f in self.frequencies])
+        angle = np.outer(np.abs(self.places.at(start, stop)), w)[:, self.plan.pair]
+        return np.asarray(ANGLE_STEPS * FLOAT32_STEP * self.amplitude * angle)
+
+    @property
+    def room(self) -> Extra:
+        """The slack where angles are of float32."""
+        return self.slack if self.angles == "float32" else 0.0
+
+
+# How angles may have been computed: type, whether positions and whether the product are rounded to it.
+ARITHMETICS = {
+    "float32": ("float32", True, True),
+    "bfloat16": ("bfloat16", True, True),
+    "float16": ("float16", True, True),
+    "bfloat16 product": ("bfloat16", False, True),
+    "float16 product": ("float16", False, True),
+    "bfloat16 frequencies": ("bfloat16", False, False),
+    "float16 frequencies": ("float16", False, False),
+    "bfloat16 positions and frequencies": ("bfloat16", True, False),
+    "float16 positions and frequencies": ("float16", True, False),
+}
+
+
+def _as(values: Array, name: str) -> Array:
+    return np.asarray(round_to(values, name)).astype(np.float64)
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+
+
+def pairings(width: int) -> Iterator[tuple[str, Rows, Rows]]:
+    """The columns that may be pairs: side by side, or a half of the width apart."""
+    even = width - width % 2
+    columns = np.arange(even)
+    if even:
+        yield "halves", columns[: even // 2], columns[even // 2 :]
+        yield "interleaved", columns[::2], columns[1::2]
+    if width % 4 == 0 and width > 4:
+        quarters = columns.reshape(4, -1)
+        yield "quarters", quarters[[0, 2]].reshape(-1), quarters[[1, 3]].reshape(-1)
+        if width % 8 == 0:
+            yield "halves, each twice", columns[: even // 2 : 2], columns[even // 2 :: 2]
+
+
+def once(table: Array) -> tuple[str, Rows]:
+    """How cosines alone, or sines alone, repeat each value, and the pair that each column holds."""
+    width = table.shape[1]
+    half = width // 2
+    if width % 2 == 0 and width >= 2:
+        if np.array_equal(table[:, :half], table[:, half:]):
+            return "half", np.arange(width) % half
+        if np.array_equal(table[:, 0::2], table[:, 1::2]):
+            return "adjacent", np.arange(width) // 2
+    return "split", np.arange(width)
+
+
+def read(table: Operand, other: Operand | None = None, sines: bool = False) -> Turning | None:
+    """What a table is as turning pairs, or None. `other` holds the sines of cosines alone, or their cosines."""
+    rows = min(table.rows, max(NAMED_BY, READ // max(1, table.columns)))
+    head = table.take(0, rows)
+    if other is not None:
+        return _read_two(table, head, other.take(0, rows), sines)
+    width = table.columns
+    zeros = np.flatnonzero(~np.any(head, axis=0)) if width % 2 else np.zeros(0, np.intp)
+    for name, first, second in pairings(width):
+        if width % 2 and not (len(zeros) == 1 and zeros[0] == width - 1):
+            return None
+        if name == "halves, each twice" and once(head[:, : width // 2])[0] != "adjacent":
+            continue
+        found = _read_pairs(head[:, first] + 1j * head[:, second], table)
+        if found is None:
+            continue
+        turning, quarter, sign = found
+        cos_first = quarter % 2 == 0
+        pair, part, signs = (np.zeros(width, dtype=np.intp) for _ in range(3))
+        part[:] = ZERO
+        x_sign = np.where((quarter == 1) | (quarter == 2), -1, 1)
+        y_sign = np.where(cos_first, np.where(quarter == 0, sign, -sign), np.where(quarter == 1, sign, -sign))
+        number = np.arange(len(first))
+        for columns, is_cos, its_sign in ((first, cos_first, x_sign), (second, ~cos_first, y_sign)):
+            pair[columns], part[columns], signs[columns] = number, np.where(is_cos, COS, SIN), its_sign
+            if name == "halves, each twice":
+                pair[columns + 1], part[columns + 1], signs[columns + 1] = (
+                    number,
+                    np.where(is_cos, COS, SIN),
+                    its_sign,
+                )
+        plan = Plan(name, pair, part, signs.astype(np.float64))
+        return _settled(replace(turning, plan=plan), table, head)
+    return None
+
+
+def _read_two(table: Operand, head: Array, other: Array, sines: bool) -> Turning | None:
+    name, pair = once(head)
+    _name_other, pair_other = once(other)
+    pairs = int(pair.max()) + 1
+    if pairs != int(pair_other.max()) + 1:
+        return None
+    first = np.array([np.argmax(pair == i) for i in range(pairs)])
+    second = np.array([np.argmax(pair_other == i) for i in range(pairs)])
+    x, y = head[:, first], other[:, second]
+    found = _read_pairs(y + 1j * x if sines else x + 1j * y, table)
+    if found is None:
+        return None
+    turning, quarter, sign = found
+    if sines:  # the imaginary part of what was read is this table
+        part = np.where(quarter % 2 == 0, SIN, COS)
+        signs = np.where(
+            quarter % 2 == 0, np.where(quarter == 0, sign, -sign), np.where(quarter == 1, sign, -sign)
+        )
+    else:
+        part = np.where(quarter % 2 == 0, COS, SIN)
+        signs = np.where((quarter == 1) | (quarter == 2), -1, 1)
+    plan = Plan(name, pair, part[pair], signs[pair].astype(np.float64))
+    return _settled(replace(turning, plan=plan), table, head)
+
+
+def read_alone(table: Operand) -> Turning | None:
+    """Cosines alone or sines alone, without their other half: as `identify` reads them."""
+    head = table.take(0, min(table.rows, NAMED_BY))
+    kind = np.float64 if table.precision.name == "float64" else np.float32
+    for rows in (len(head), len(head) // 4, 24):
+        found = identify(head[:rows].astype(kind), "rope") if 3 < rows <= len(head) else None
+        if found is not None and found.facts.get("part") in ("cos", "sin") and "base" in found.facts:
+            break
+    else:
+        return None
+    facts = found.facts
+    name, pair = once(head)
+    law = _law_of(facts)
+    try:
+        exact = frequencies_of(law, int(pair.max()) + 1)
+    except (PeError, KeyError, ValueError, TypeError):
+        return None
+    part = np.full(len(pair), COS if facts["part"] == "cos" else SIN)
+    amplitude = float(facts.get("attention_factor") or facts.get("amplitude") or 1.0)
+    places = Places(float(facts.get("start") or 0.0), float(facts.get("stride") or 1.0))
+    plan = Plan(name, pair, part, np.ones(len(pair)))
+    return Turning(plan, exact, amplitude, places, table.rows, table.precision, "exact", law)
+
+
+def _geometric(w: Array, error: float) -> tuple[Sequence[Any], dict[str, Any]] | None:
+    """Plain frequencies base^(-i/m) of a base with few digits."""
+    pairs = len(w)
+    if pairs < 2 or (w <= 0).any():
+        return None
+    clear = np.flatnonzero(w[1:] > 8 * error) + 1
+    if not len(clear) or abs(w[0] - 1) > 1e-5:
+        return None
+    bases = w[clear] ** (-pairs / clear)
+    spread = bases * pairs / clear * error / w[clear]
+    best = int(np.argmin(spread / bases))
+    base = rounded_near(float(bases[best]), float(2 * spread[best] + 1e-9 * bases[best]))
+    exact = geometric(base, 2 * pairs, count=pairs)
+    made = np.array([float(x) for x in exact])
+    if base <= 1 or not np.allclose(made, w, rtol=1e-5, atol=4 * error):
+        return None
+    return exact, {"base": base, "scaling": "none"}
+
+
+def _law_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("base", "scaling", "shift", "frequency_dtype", *PARAMETERS)
+    return {name: facts[name] for name in names if facts.get(name) is not None}
+
+
+def _read_pairs(z: Complex, table: Operand) -> tuple[Turning, Rows, Rows] | None:
+    """Frequencies and the first position of pairs; for each pair the quarter turns that it is ahead, and the sign of
+    its direction."""
+    with np.errstate(invalid="ignore"):
+        power = z.real**2 + z.imag**2
+    scale = float(np.nanmedian(power))
+    unit = table.precision.unit
+    if not (np.isfinite(scale) and scale > 0):
+        return None
+    good: NDArray[np.bool_] = np.asarray((np.abs(power - scale) <= (10 * unit + 2e-6) * scale).all(axis=1))
+    if good.sum() < max(FEWEST_ROWS, 0.4 * len(z)):
+        return None
+    run = _longest_run(z, good, scale, unit)
+    if run is None:
+        return None
+    first, last = run
+    amplitude = float(np.sqrt(power[first:last].mean()))
+    turn = z[first:last] / np.sqrt(power[first:last])
+    w = measured(turn)
+    sign = np.where(w < 0, -1, 1)
+    if (np.abs(w) * (last - first) < 4 * unit).any():
+        slow = np.abs(w) * (last - first) < 4 * unit
+        sign[slow] = 1 if sign[~slow].sum() >= 0 else -1
+    w = np.abs(w)
+    if w.max(initial=0) < 1e-7 or w.max() >= np.pi:
+        return None
+    theta = np.angle(np.where(sign < 0, turn[0].conj(), turn[0]))
+    placed = _first_position(theta, w)
+    if placed is None:
+        return None
+    start, quarter = placed
+    turned = np.where(sign < 0, turn.conj(), turn) * np.exp(-1j * QUARTER * quarter)
+    named = _law(turned, amplitude, table.precision)
+    frequencies: Sequence[Any] = w.tolist()
+    stride, law = 1.0, {"scaling": "unknown"}
+    if named is not None:
+        exact, start_named, stride_named, law = named
+        measured_again = np.array([float(f) for f in exact]) * stride_named
+        if np.allclose(measured_again, w, rtol=2e-3, atol=8 * unit / (last - first) + 1e-9):
+            frequencies, start, stride = exact, start_named, stride_named
+        else:
+            named = None
+    if named is None:
+        plain = _geometric(w, 8 * unit / (last - first) + 1e-9)
+        if plain is not None:
+            frequencies, law = plain
+    if abs(start - round(start)) < WHOLE:
+        start = float(round(start))
+    amplitude = _round_amplitude(amplitude, unit, law)
+    places = Places(start - stride * first, stride)
+    plan = Plan("", np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0))
+    turning = Turning(plan, frequencies, amplitude, places, table.rows, table.precision, "exact", law)
+    return turning, quarter, sign
+
+
+def _longest_run(z: Complex, good: NDArray[np.bool_], scale: float, unit: float) -> tuple[int, int] | None:
+    """The longest stretch of rows that turn by the same angle from one to the next."""
+    step = z[1:] * z[:-1].conj() / scale
+    both = good[1:] & good[:-1]
+    candidates = np.flatnonzero(both)
+    if not len(candidates):
+        return None
+    best: tuple[int, int] | None = None
+    for reference in candidates[np.linspace(0, len(candidates) - 1, min(9, len(candidates))).astype(int)]:
+        same = both & (np.abs(step - step[reference]) <= 12 * unit + 4e-6).all(axis=1)
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8))).reshape(
+            -1, 2
+        )
+        first, last = edges[np.argmax(edges[:, 1] - edges[:, 0])]
+        if best is None or last - first > best[1] - best[0] - 1:
+            best = int(first), int(last) + 1
+    return best if best is not None and best[1] - best[0] >= FEWEST_ROWS else None
+
+
+def measured(turn: Complex) -> Array:
+    """Radians a row of each pair, by ever longer steps."""
+    w = np.angle((turn[1:] * turn[:-1].conj()).mean(axis=0))
+    lag = 1
+    while 2 * lag < len(turn):
+        lag *= 2
+        apart = (turn[lag:] * turn[:-lag].conj()).mean(axis=0) * np.exp(-1j * w * lag)
+        w = w + np.angle(apart) / lag
+    return np.asarray(w)
+
+
+def _first_position(theta: Array, w: Array) -> tuple[float, Rows] | None:
+    """The position at which all pairs agree, and by how many quarter turns each is ahead of its angle there."""
+    live = np.flatnonzero(w > 1e-9)
+    order = live[np.argsort(w[live])]
+    quarter = np.zeros(len(w), dtype=np.intp)
+    position = 0.0
+    fits = True
+    for i in order:
+        ahead = theta[i] - position * w[i]
+        q = round(ahead / QUARTER)
+        rest = ahead - q * QUARTER
+        if abs(rest) > 4 * AGREES:
+            fits = False
+            break
+        quarter[i] = q % 4
+        position += rest / w[i]
+    rest = (theta - position * w - quarter * QUARTER + np.pi) % (2 * np.pi) - np.pi
+    if fits and np.abs(rest[live]).max() < AGREES:
+        slowest = quarter[order[0]]
+        quarter[w <= 1e-9] = slowest
+        return position, quarter
+    best: tuple[float, float, int] | None = None
+    for q in range(4):
+        k = np.arange(-TURNS // 4, TURNS)
+        place = (theta[order[0]] - q * QUARTER + 2 * np.pi * k) / w[order[0]]
+        worst = np.zeros(len(k))
+        for i in order:
+            rests = (theta[i] - q * QUARTER - place * w[i] + np.pi) % (2 * np.pi) - np.pi
+            place = place + rests / w[i]
+            if i != order[0]:
+                worst = np.maximum(worst, np.abs(rests))
+        near = np.flatnonzero(worst < 4 * AGREES)
+        for n in near:
+            rests = (theta - q * QUARTER - place[n] * w + np.pi) % (2 * np.pi) - np.pi
+            worst_now = float(np.abs(rests[live]).max())
+            if worst_now < AGREES / 4 and (best is None or abs(place[n]) < abs(best[1]) - 0.5):
+                best = worst_now, float(place[n]), q
+    return None if best is None else (best[1], np.full(len(w), best[2], dtype=np.intp))
+
+
+def _law(
+    turned: Complex, amplitude: float, precision: Precision
+) -> tuple[Sequence[Any], float, float, dict[str, Any]] | None:
+    """Exact frequencies, first position, stride and the parameters, as `identify` names them."""
+    few = turned[:NAMED_BY] * amplitude
+    kind = np.float64 if precision.name == "float64" else np.float32
+    canonical = np.concatenate([few.real, few.imag], axis=1).astype(kind)
+    found = identify(canonical, "rope")
+    if found is None or found.encoding not in ("rope", "sinusoidal") or "base" not in found.facts:
+        return None
+    facts = found.facts
+    start, stride = facts.get("start", 0.0), facts.get("stride") or 1.0
+    if isinstance(start, list) or isinstance(stride, list) or isinstance(facts["base"], list):
+        return None
+    law = _law_of(facts)
+    try:
+        exact = frequencies_of(law, turned.shape[1])
+    except (PeError, KeyError, ValueError, TypeError):
+        return None
+    return exact, float(start), float(stride), law
+
+
+def frequencies_of(law: Mapping[str, Any], pairs: int) -> Sequence[Any]:
+    """The exact frequencies of a named law."""
+    from pe_cli.encodings.rope.scaling import frequencies
+
+    base, shift = float(law["base"]), law.get("shift") or 0
+    if law.get("factors") is not None:
+        plain = geometric(base, 2 * pairs)
+        return [float(w) / float(f) for w, f in zip(plain, law["factors"], strict=True)]
+    if law.get("scaling", "none") in ("none", "unknown"):
+        exact = geometric(base, 2 * pairs, shift=float(shift), count=pairs)
+        if law.get("frequency_dtype"):
+            return list(_as(np.array([float(w) for w in exact]), law["frequency_dtype"]))
+        return exact
+    options = {name: law[name] for name in PARAMETERS if name in law and name != "attention_factor"}
+    return frequencies(2 * pairs, base=base, scaling=law["scaling"], **options).inv_freq
+
+
+def own_magnitude(law: Mapping[str, Any], pairs: int) -> float:
+    """The amplitude that a scaling brings with it."""
+    from pe_cli.encodings.rope.scaling import frequencies
+
+    if (
+        law.get("scaling", "none") in ("none", "unknown", "longrope")
+        or law.get("shift")
+        or law.get("factors")
+    ):
+        return float(law.get("attention_factor") or 1.0)
+    options = {name: law[name] for name in PARAMETERS if name in law and name != "attention_factor"}
+    try:
+        return float(
+            frequencies(
+                2 * pairs, base=float(law["base"]), scaling=law["scaling"], **options
+            ).attention_factor
+        )
+    except PeError:
+        return 1.0
+
+
+def _round_amplitude(measured_amplitude: float, unit: float, law: Mapping[str, Any]) -> float:
+    near = max(unit, 2e-7) * measured_amplitude
+    named = law.get("attention_factor")
+    if named is not None and abs(float(named) - measured_amplitude) < 4 * near:
+        return float(named)
+    return rounded_near(measured_amplitude, near)
+
+
+def rounded_near(value: float, error: float) -> float:
+    """The number of fewest digits within the error."""
+    for digits in range(1, 16):
+        short = float(f"{value:.{digits}g}")
+        if abs(short - value) <= error:
+            return short
+    return value
+
+
+def _settled(turning: Turning, table: Operand, head: Array) -> Turning:
+    """The same with the positions of all rows and the arithmetic of the angles, as far as the rows tell."""
+    fits = fitting_rows(turning, head, 0)
+    if fits.all():
+        return turning if table.rows == len(head) else replace(turning, angles=turning.angles)
+    arithmetic = arithmetic_of(turning, head)
+    return turning if arithmetic is None else replace(turning, angles=arithmetic)
+
+
+def fitting_rows(turning: Turning, rows: Array, start: int) -> NDArray[np.bool_]:
+    """Which of these rows the reading makes again, but for rounding."""
+    made = turning.take(start, start + len(rows))
+    extra = turning.slack(start, start + len(rows)) if turning.angles == "float32" else 0.0
+    with np.errstate(invalid="ignore"):
+        room = (
+            2.4 * turning.precision.half_ulp(made)
+            + 2e-7 * turning.amplitude * (turning.precision.unit > 1e-15)
+            + extra
+            + 1e-13
+        )
+        return np.asarray((np.abs(rows - made) <= room).all(axis=1))
+
+
+def arithmetic_of(turning: Turning, rows: Array, start: int = 0) -> str | None:
+    """The way of computing angles that makes most of these rows, where the exact one does not."""
+    best, most = None, 0.75
+    for name in ARITHMETICS:
+        tried = replace(turning, angles=name)
+        if name == "float32" and not float32_like(turning, rows, start):
+            continue
+        share = float(fitting_rows(tried, rows, start).mean())
+        if share > most:
+            best, most = name, share
+            if share > 0.999:
+                break
+    return best
+
+
+def float32_like(turning: Turning, rows: Array, start: int) -> bool:
+    """Whether the rows differ from exact ones as float32 angles do: by more the larger the angle, never by more than
+    its roundings, and by more than the last bit somewhere."""
+    if turning.precision.unit < 1e-15:
+        return False
+    places = turning.places.at(start, start + len(rows))
+    made = turning.made(places)
+    w = np.array([abs(float(f)) for f in turning.frequencies])
+    angle = np.abs(np.outer(places, w))[:, turning.plan.pair]
+    apart = np.abs(rows - made)
+    last_bit = 2.4 * turning.precision.half_ulp(made) + 1e-7 * turning.amplitude
+    bound = last_bit + ANGLE_STEPS * FLOAT32_STEP * angle * turning.amplitude
+    inside: NDArray[np.bool_] = np.asarray((apart <= bound).all(axis=1))
+    beyond: NDArray[np.bool_] = np.asarray((apart > 2 * last_bit).any(axis=1))
+    return bool(inside.mean() > 0.75 and beyond[inside].sum() >= 1)
+
+
+def positions_of(turning: Turning, table: Array, start: int) -> tuple[Array, NDArray[np.bool_]]:
+    """The position of each row by its angles, and which rows have one: all pairs agree."""
+    expected = turning.places.at(start, start + len(table))
+    w = np.array([float(f) for f in turning.frequencies])
+    parts = np.full((2, len(table), len(w)), np.nan)
+    for column, (i, k) in enumerate(zip(turning.plan.pair, turning.plan.part, strict=True)):
+        if k != ZERO:
+            parts[k, :, i] = table[:, column] * turning.plan.sign[column]
+    z = parts[0] + 1j * parts[1]
+    with np.errstate(invalid="ignore"):
+        near_one = 6 * turning.precision.unit + 1e-6
+        right = np.asarray(np.abs(np.abs(z) - turning.amplitude) <= near_one * turning.amplitude)
+        theta = np.angle(z * np.exp(-1j * np.outer(expected, w)))
+    live = np.flatnonzero(w > 1e-9)
+    order = live[np.argsort(w[live])]
+    away = np.zeros(len(table))
+    for i in order:
+        rest = (theta[:, i] - away * w[i] + np.pi) % (2 * np.pi) - np.pi
+        away = away + rest / w[i]
+    rest = (theta - away[:, None] * w + np.pi) % (2 * np.pi) - np.pi
+    agree = np.nanmax(np.abs(rest[:, live]), axis=1) < max(AGREES / 4, 12 * turning.precision.unit)
+    position = expected + away
+    near = np.rint(position)
+    whole = np.abs(position - near) < max(WHOLE, 6 * turning.precision.unit / float(w.max()))
+    return np.where(whole, near, position), np.asarray(right.all(axis=1) & agree)

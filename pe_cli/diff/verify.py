@@ -1,0 +1,346 @@
+"""A cause is told only where undoing it, over every row, leaves less: what is measured to know that.
+
+A step is a cause and what undoes it. Steps are applied one after the other; what is left over both whole tables is
+measured after each of them. What is left in a few rows or entries is told as such.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.diff.operands import Array, Operand, Patched, Stored, blocks
+from pe_cli.inspect.result import Precision, plain
+
+Flags = NDArray[np.bool_]
+SAMPLE = 1 << 17  # numbers by which candidates are judged before they are verified on the whole
+FLOAT64_ROOM = 1e-12  # of the largest number: what the order of float64 operations makes of it
+LOW = -1e4  # attention scores below it are a mask
+SLIVER = 1 / 64  # of the entries: a change of the whole table that touches less is none
+MOST_ROWS, MOST_ENTRIES = 7 / 8, 1 / 4  # of the table, that can be an exception from it
+LISTED = 64
+
+
+@dataclass
+class Cause:
+    """One change that makes the two tables agree.
+
+    `a` and `b` say what holds of each side, `facts` what holds of the change itself; `residual_after` is the largest
+    difference that is left over the whole tables once this cause and all before it are undone.
+    """
+
+    cause: str
+    a: dict[str, Any] = field(default_factory=dict)
+    b: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    residual_after: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        left = self.residual_after
+        sides = (
+            {name: plain(value) for name, value in side.items() if value is not None}
+            for side in (self.a, self.b)
+        )
+        facts = {name: plain(value) for name, value in self.facts.items() if value is not None}
+        found = {"cause": self.cause, **dict(zip("ab", sides, strict=True)), **facts}
+        return found | {"residual_after": None if left is None else float(f"{left:.6g}")}
+
+
+Pair = tuple[Operand, Operand]
+Extra = float | Callable[[int, int], Array]  # for all entries, or for those of the rows from one to another
+
+
+@dataclass
+class Step:
+    """A cause and what undoes it; `room` is what two ways of computing the same may differ by afterwards."""
+
+    cause: Cause
+    undo: Callable[[Operand, Operand], Pair]
+    room: Extra = 0.0
+    exception: bool = False  # concerns some rows or entries and not the whole table
+
+
+@dataclass
+class Distance:
+    """How far apart two tables are: entries that differ by more than rounding, and the largest difference."""
+
+    outside: int = 0
+    total: int = 0
+    largest: float = 0.0
+    sum: float = 0.0
+
+    @property
+    def share(self) -> float:
+        return self.outside / max(1, self.total)
+
+
+class Deadline:
+    """The processor time that a search may take."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.process_time() + seconds
+        self.cut = False
+
+    def over(self) -> bool:
+        """Whether the time is up, which is remembered."""
+        self.cut |= time.process_time() > self.end
+        return self.cut
+
+
+class Room:
+    """What rounding to the narrower type of two tables may put between equal numbers."""
+
+    def __init__(self, precisions: tuple[Precision, Precision], extra: Extra = 0.0) -> None:
+        self.coarse = max(precisions, key=lambda p: p.unit)
+        self.extra = extra
+
+    def outside(self, x: Array, y: Array, start: int = 0) -> tuple[Flags, Array]:
+        """The entries that differ by more, and all differences: infinite where one side alone is no number."""
+        extra = self.extra(start, start + len(x)) if callable(self.extra) else self.extra
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.abs(x - y)
+            odd = ~np.isfinite(apart)
+            if odd.any():
+                apart[odd & ((x == y) | (np.isnan(x) & np.isnan(y)))] = 0
+                apart[np.isnan(apart)] = np.inf
+            size = np.maximum(np.abs(x), np.abs(y))
+            flags = (apart > 2.02 * self.coarse.unit * size + extra) | (apart == np.inf)
+            if flags.any():
+                v = np.where(np.isfinite(size[flags]), size[flags], 0)
+                room = 2.02 * self.coarse.half_ulp(v) + (
+                    extra[flags] if isinstance(extra, np.ndarray) else extra
+                )
+                if self.coarse.unit < 1e-15:
+                    room += FLOAT64_ROOM * np.max(np.abs(y), where=np.isfinite(y), initial=0.0)
+                flags[flags] = apart[flags] > room
+        return flags, apart
+
+
+def distance(a: Operand, b: Operand, extra: Extra = 0.0, sample: int | None = None) -> Distance:
+    """How far apart two tables of one shape are, over all rows or a sample of about so many numbers."""
+    found = Distance()
+    room = Room((a.precision, b.precision), extra)
+    for start, x, y in blocks(a, b, sample):
+        flags, apart = room.outside(x, y, start)
+        found.outside += int(np.count_nonzero(flags))
+        found.total += flags.size
+        found.largest = max(found.largest, float(apart.max(initial=0.0)))
+        found.sum += float(np.sum(apart, where=np.isfinite(apart)))
+    return found
+
+
+def same_axes(a: Operand, b: Operand) -> bool:
+    return (a.rows, a.columns) == (b.rows, b.columns)
+
+
+def undone(steps: Sequence[Step], a: Operand, b: Operand) -> Pair:
+    for step in steps:
+        a, b = step.undo(a, b)
+    return a, b
+
+
+def extra_room(steps: Sequence[Step]) -> Extra:
+    """The room of the last step that has one."""
+    rooms = [step.room for step in steps if callable(step.room) or step.room > 0]
+    return rooms[-1] if rooms else 0.0
+
+
+def sampled(steps: Sequence[Step], a: Operand, b: Operand) -> Distance | None:
+    """What the steps leave in a sample of rows; None where they leave tables of two shapes."""
+    x, y = undone(steps, a, b)
+    return distance(x, y, extra_room(steps), SAMPLE) if same_axes(x, y) else None
+
+
+def needed(steps: Sequence[Step], a: Operand, b: Operand) -> list[Step]:
+    """The steps without those that can be left out: without each that is kept, more is left."""
+    kept = list(steps)
+    for step in list(kept):
+        if len(kept) == 1 or step.exception:
+            continue
+        rest = [other for other in kept if other is not step]
+        with_it = sampled(kept, a, b)
+        try:
+            without = sampled(rest, a, b)
+        except (IndexError, ValueError):
+            continue  # the others cannot do without it
+        if with_it is None or without is None:
+            continue
+        if (
+            without.share <= with_it.share + SLIVER
+            and without.largest <= 1.01 * with_it.largest
+            and without.sum <= 1.05 * with_it.sum
+        ):
+            kept = rest
+    return kept
+
+
+@dataclass
+class Remainder:
+    """What is left after the steps, over all rows: which rows and entries, and of what kind."""
+
+    rows: int
+    columns: int
+    by_row: NDArray[np.int64]
+    by_column: NDArray[np.int64]
+    outside: int = 0
+    largest: float = 0.0
+    masked: int = 0
+    fills: tuple[set[float], set[float]] = field(default_factory=lambda: (set(), set()))
+    blank: tuple[list[Flags], list[Flags]] = field(default_factory=lambda: ([], []))
+    entries: list[tuple[int, int]] = field(default_factory=list)
+    above: int = 0  # masked entries after the diagonal
+    upper: int = 0  # entries after the diagonal
+
+
+def remainder(a: Operand, b: Operand, extra: Extra, square: tuple[int, int] | None) -> Remainder:
+    """One pass over both; `square` are the last two axes where they are queries and keys."""
+    room = Room((a.precision, b.precision), extra)
+    found = Remainder(a.rows, a.columns, np.zeros(a.rows, np.int64), np.zeros(a.columns, np.int64))
+    for start, x, y in blocks(a, b):
+        flags, apart = room.outside(x, y, start)
+        stop = start + len(x)
+        count = int(np.count_nonzero(flags))
+        zero = (np.zeros(len(x), bool), np.zeros(len(x), bool))
+        after = _after_diagonal(start, stop, a.columns, square)
+        found.upper += 0 if after is None else int(np.count_nonzero(after))
+        if count:
+            per_row = flags.sum(axis=1)
+            found.by_row[start:stop] = per_row
+            found.by_column += flags.sum(axis=0)
+            found.outside += count
+            hidden = flags & ((x <= LOW) | (y <= LOW))
+            lone = int(np.count_nonzero(hidden))
+            found.masked += lone
+            if lone:
+                for fills, side in zip(found.fills, (x, y), strict=True):
+                    values = side[hidden & (side <= LOW)]
+                    fills.update(float(v) for v in np.unique(values)[:3])
+                if after is not None:
+                    found.above += int(np.count_nonzero(hidden & after))
+            if len(found.entries) < LISTED:
+                where = np.argwhere(flags)[: LISTED - len(found.entries)]
+                found.entries += [(int(r) + start, int(c)) for r, c in where]
+            for one, side in zip(zero, (x, y), strict=True):
+                one[:] = (per_row > 0) & ~np.any(side, axis=1)
+        found.largest = max(found.largest, float(apart.max(initial=0.0)))
+        for kept, one in zip(found.blank, zero, strict=True):
+            kept.append(one)
+    return found
+
+
+def _after_diagonal(start: int, stop: int, columns: int, square: tuple[int, int] | None) -> Flags | None:
+    """Which entries are keys after their query."""
+    if square is None:
+        return None
+    queries, keys = square
+    flat = np.arange(start * columns, stop * columns).reshape(-1, columns)
+    return np.asarray(flat % keys > flat // keys % queries)
+
+
+def exceptions(left: Remainder, a: Stored, b: Stored, moved: bool, extra: Extra) -> list[Step] | None:
+    """What is left told as a mask, rows of zeros, rows or entries; None where it is too much to be an exception.
+
+    `moved` says that steps have been applied: then an exception must be the smaller part.
+    """
+    steps: list[Step] = []
+    total = left.rows * left.columns
+    if left.masked and left.masked >= 0.5 * left.outside:
+        causal = left.above == left.masked == left.upper
+        facts = [{"masked": _fill(fills), "pattern": "causal" if causal else None} for fills in left.fills]
+        for side in facts:
+            if side["masked"] is None:
+                side["masked"], side["pattern"] = "none", None
+        steps.append(_patch("mask", facts[0], facts[1], {"count": left.masked}, _masked_flags))
+        if left.masked == left.outside:
+            return steps if left.masked < MOST_ROWS * total else None
+        return None
+    bad = left.by_row > 0
+    rows = np.flatnonzero(bad)
+    if len(rows) > MOST_ROWS * left.rows or (moved and len(rows) > left.rows / 2):
+        return _as_entries(left, a, b, total, extra)
+    blank = tuple(np.concatenate(one) for one in left.blank)
+    zeros = np.flatnonzero((blank[0] | blank[1]) & bad)
+    rest = np.setdiff1d(rows, zeros)
+    if len(zeros):
+        sides = [{"rows": "zeros" if one[zeros].any() else "numbers"} for one in blank]
+        steps.append(_patch("padding-row", sides[0], sides[1], _span(zeros), _row_flags(zeros, left.rows)))
+    if not len(rest):
+        return steps
+    inside = int(left.by_row[rest].sum())
+    dense = inside >= 0.25 * len(rest) * left.columns or (_contiguous(rest) and len(rest) > 2)
+    if inside <= 4 and (inside < len(rest) * left.columns or left.columns == 1):
+        dense = False
+    if dense:
+        steps.append(_patch("rows", {}, {}, _span(rest), _row_flags(rest, left.rows)))
+        return steps
+    scattered = _as_entries(left, a, b, total, extra)
+    return None if scattered is None else steps + scattered
+
+
+def _as_entries(left: Remainder, a: Stored, b: Stored, total: int, extra: Extra) -> list[Step] | None:
+    columns = np.flatnonzero(left.by_column)
+    few = len(columns) <= left.columns / 4 and len(columns) > 0
+    if left.outside > MOST_ENTRIES * total:
+        return None
+    facts: dict[str, Any] = {"count": left.outside}
+    facts |= {"first": int(np.flatnonzero(left.by_row)[0]), "last": int(np.flatnonzero(left.by_row)[-1])}
+    place = b.place if b.rows == left.rows else (lambda row, column: [row, column])
+    facts["at"] = [place(row, column) for row, column in left.entries]
+    if few and left.outside > LISTED:
+        facts["columns"] = [int(c) for c in columns[:LISTED]]
+    elif left.outside > LISTED:
+        return None
+    room = Room((a.precision, b.precision), extra)
+    return [_patch("entries", {}, {}, facts, lambda i, j, x, y: room.outside(x, y, i)[0])]
+
+
+def _fill(values: set[float]) -> Any:
+    if not values:
+        return None
+    lowest = min(values)
+    return "-inf" if np.isinf(lowest) else lowest
+
+
+def _masked_flags(start: int, stop: int, x: Array, y: Array) -> Flags:
+    return np.asarray((x <= LOW) | (y <= LOW))
+
+
+def _row_flags(rows: NDArray[np.intp], count: int) -> Callable[[int, int, Array, Array], Flags]:
+    chosen = np.zeros(count, bool)
+    chosen[rows] = True
+    return lambda start, stop, x, y: np.broadcast_to(chosen[start:stop, None], x.shape)
+
+
+def _patch(
+    name: str,
+    a: dict[str, Any],
+    b: dict[str, Any],
+    facts: dict[str, Any],
+    flagged: Callable[[int, int, Array, Array], Flags],
+) -> Step:
+    return Step(Cause(name, a, b, facts), lambda x, y: (Patched(x, y, flagged), y), exception=True)
+
+
+def _span(rows: NDArray[np.intp]) -> dict[str, Any]:
+    return {"first": int(rows[0]), "last": int(rows[-1]), "count": len(rows)}
+
+
+def _contiguous(rows: NDArray[np.intp]) -> bool:
+    return int(rows[-1] - rows[0]) + 1 == len(rows)
+
+
+def with_residuals(steps: Sequence[Step], a: Operand, b: Operand) -> list[Cause]:
+    """The causes, each with what is left after it over all rows."""
+    causes = []
+    extra = extra_room(steps)
+    for step in steps:
+        a, b = step.undo(a, b)
+        step.cause.residual_after = distance(a, b, extra).largest if same_axes(a, b) else None
+        causes.append(step.cause)
+    return causes
