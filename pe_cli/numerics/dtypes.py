@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import no_such
+from pe_cli.errors import PeError, no_such
 
 SAFETENSORS_CODES = {
     "float64": "F64",
@@ -111,3 +111,11 @@ def _tiny_to_odd_float32(values: NDArray[np.float64]) -> NDArray[np.float32]:
     whole = np.floor(steps)
     whole += (whole != steps) & (whole % 2 == 0)
     return np.copysign(whole * 2.0**-149, values).astype(np.float32)
+
+
+def smallest_integer(low: int, high: int) -> type[np.signedinteger[Any] | np.unsignedinteger[Any]]:
+    """The smallest integer type that holds the numbers from `low` to `high`."""
+    for kind in (np.int8, np.uint8, np.int16, np.int32, np.int64):
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return kind
+    raise PeError(f"{low} to {high} is beyond all integers of 64 bits")

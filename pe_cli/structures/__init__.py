@@ -1,9 +1,9 @@
 """Graphs and trees: what they are in memory, and how they are read from files."""
 
 from pe_cli.structures.datasets import GraphDataset
+from pe_cli.structures.forest import Forest
 from pe_cli.structures.graph import Graph
 from pe_cli.structures.read import ForestLike, GraphLike, as_forest, as_graph, read_forest, read_graph
-from pe_cli.structures.trees import Forest
 
 __all__ = [
     "Forest",

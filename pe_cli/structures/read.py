@@ -14,17 +14,16 @@ from pe_cli.errors import PeError, parameter
 from pe_cli.files.inputs import open_input
 from pe_cli.files.sources import holds_tensors, reading_tensors, split_spec
 from pe_cli.files.text import Opened, opened, unzipped, whole_text
-from pe_cli.signature import Source
+from pe_cli.signature import Source, require_named
 from pe_cli.structures.datasets import GraphDataset, Options, dataset_of_tensors, read_folder
 from pe_cli.structures.edge_lists import read_edge_list
+from pe_cli.structures.forest import Forest, forest_of
 from pe_cli.structures.graph import Graph, Ids, Parallel, RawGraph, assembled
 from pe_cli.structures.graph6 import looks_like_graph6, read_graph6
 from pe_cli.structures.graph_documents import read_gml, read_graphml, read_node_link, read_pajek
 from pe_cli.structures.matrices import BANNER, from_array, from_source, read_matrix_market
 from pe_cli.structures.trees import (
     HEAD_COLUMN,
-    Forest,
-    forest_of,
     read_brackets,
     read_conllu,
     read_heads,
@@ -152,7 +151,17 @@ TREE_READERS = {
 OPENING = {"(": "brackets", "{": "json", "[": "json"}
 
 
-def read_forest(source: str, *, tree_format: TreeFormat = "auto") -> Forest:
+Traces: TypeAlias = Literal["keep", "drop"]
+
+
+def read_forest(
+    source: str,
+    *,
+    tree_format: TreeFormat = "auto",
+    skip_bad: bool = False,
+    traces: Traces = "keep",
+    values: bool = False,
+) -> Forest:
     """Read trees from a file, or from standard input for `-`.
 
     Formats: Penn brackets, CoNLL-U, JSON (nested objects or lists, py150's flat list), heads (one number a node, from 1,
@@ -162,6 +171,9 @@ def read_forest(source: str, *, tree_format: TreeFormat = "auto") -> Forest:
     ----------
     source : path, or - for standard input.
     tree_format : how the file is written; auto: Python by its name, others by content.
+    skip_bad : leave out sentences that are no tree, and say how many; else they are an error.
+    traces : keep or drop the leaves below -NONE-, and constituents that then hold no word.
+    values : names and constants of Python source, and the `value` of JSON leaves, are leaves of their own.
 
     Raises
     ------
@@ -171,8 +183,10 @@ def read_forest(source: str, *, tree_format: TreeFormat = "auto") -> Forest:
     with opened(source) as file:
         text = whole_text(file)
         label = file.label
+    require_named(Traces, traces=traces)
     name = _recognised(text, label) if tree_format == "auto" else tree_format
-    return forest_of(TREE_READERS[name](text, label), label)
+    found = TREE_READERS[name](text, label, values)
+    return forest_of(found, label, skip_bad=skip_bad, drop_traces=traces == "drop")
 
 
 def _recognised(text: str, label: str) -> str:

@@ -1,174 +1,27 @@
-"""Trees as arrays of parents, one after the other, and their readers: brackets, CoNLL-U, heads, JSON, Python source."""
+"""Readers of trees: brackets, CoNLL-U, heads, JSON, and Python source."""
 
 from __future__ import annotations
 
 import ast
 import re
 import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.files.text import parse_json
-from pe_cli.memory import require_memory
-from pe_cli.structures.graph import fingerprint
-
-BYTES_A_NODE = 200
-CHECKED_EVERY = 1 << 16
-
-
-@dataclass
-class RawTree:
-    """Parents (-1 for the root) and labels; `ranks` where children are not in the order of their numbers."""
-
-    parents: list[int] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    ranks: list[int] | None = None
-
-    def add(self, parent: int, label: str) -> int:
-        """A new node; its number."""
-        self.parents.append(parent)
-        self.labels.append(label)
-        if len(self.parents) % CHECKED_EVERY == 0:
-            require_memory(
-                len(self.parents) * BYTES_A_NODE,
-                f"a tree of {len(self.parents):,} nodes so far",
-                "take a smaller one",
-            )
-        return len(self.parents) - 1
-
-    def without_empty_top(self) -> RawTree:
-        """The tree without roots that have neither a label nor more than one child."""
-        children = np.bincount(np.array(self.parents[1:], dtype=np.int64), minlength=len(self.parents))
-        top = 0
-        while top + 1 < len(self.parents) and not self.labels[top] and children[top] == 1:
-            top += 1
-        if not top:
-            return self
-        return RawTree([max(parent - top, -1) for parent in self.parents[top:]], self.labels[top:])
-
-
-def forest_of(trees: Iterable[RawTree], label: str) -> Forest:
-    """The trees one after the other."""
-    parents: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
-    ranks: list[list[int] | None] = []
-    labels: list[str] = []
-    starts = [0]
-    for tree in trees:
-        own = np.array(tree.parents, dtype=np.int64)
-        parents.append(np.where(own < 0, -1, own + starts[-1]))
-        ranks.append(tree.ranks)
-        labels.extend(tree.labels)
-        starts.append(starts[-1] + len(own))
-        require_memory(
-            starts[-1] * BYTES_A_NODE, f"{label} with {starts[-1]:,} nodes so far", "take a part of it"
-        )
-    if not parents:
-        raise PeError(f"{label} holds no tree")
-    forest = Forest.of(np.concatenate(parents), np.array(starts, dtype=np.int64), tuple(labels))
-    for start, own_ranks in zip(starts, ranks, strict=False):
-        if own_ranks is not None:
-            forest.ranks[start : start + len(own_ranks)] = own_ranks
-    return forest
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Forest:
-    """Trees whose nodes are numbered one tree after the other, in the order of the file.
-
-    `parents` (n,) are node numbers, -1 for a root. Tree t holds the nodes starts[t] to starts[t + 1] - 1.
-    `ranks` (n,) count the children of a node from 0, left to right. `labels` are what the file calls the nodes.
-    """
-
-    parents: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    ranks: NDArray[np.int64]
-    labels: tuple[str, ...] = ()
-
-    @classmethod
-    def of(
-        cls, parents: NDArray[np.int64], starts: NDArray[np.int64], labels: tuple[str, ...] = ()
-    ) -> Forest:
-        """The forest in which the children of a node stand in the order of their numbers."""
-        return cls(parents, starts, _ranks(parents), labels)
-
-    def __post_init__(self) -> None:
-        stuck = self.cyclic
-        if stuck.size:
-            raise PeError(f"node {stuck[0]} is its own ancestor: this is not a tree")
-
-    def __repr__(self) -> str:
-        return (
-            f"Forest({self.num_trees} trees, {self.num_nodes} nodes, {fingerprint(self.parents, self.ranks)})"
-        )
-
-    @property
-    def num_nodes(self) -> int:
-        return len(self.parents)
-
-    @property
-    def num_trees(self) -> int:
-        return len(self.starts) - 1
-
-    @cached_property
-    def tree_of(self) -> NDArray[np.int64]:
-        """(n,) the number of each node's tree."""
-        return np.repeat(np.arange(self.num_trees), np.diff(self.starts))
-
-    @cached_property
-    def cyclic(self) -> NDArray[np.int64]:
-        """The nodes from which no root is reached."""
-        return cyclic_nodes(self.parents)
-
-    @cached_property
-    def depths(self) -> NDArray[np.int64]:
-        """(n,) the number of steps from the root of each node's tree, by doubling steps."""
-        above = np.where(self.parents < 0, np.arange(self.num_nodes), self.parents)
-        depth = (self.parents >= 0).astype(np.int64)
-        while (further := depth[above]).any():
-            depth += further
-            above = above[above]
-        return depth
-
-    @cached_property
-    def child_counts(self) -> NDArray[np.int64]:
-        """(n,) the number of children of each node."""
-        return np.bincount(self.parents[self.parents >= 0], minlength=self.num_nodes)
-
-
-def cyclic_nodes(parents: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The nodes of a parent vector from which no root is reached."""
-    above = np.where(parents < 0, np.arange(len(parents)), parents)
-    steps = 1
-    while steps <= len(parents):
-        above = above[above]
-        steps *= 2
-    return np.flatnonzero(parents[above] >= 0)
-
-
-def _ranks(parents: NDArray[np.int64]) -> NDArray[np.int64]:
-    order = np.argsort(parents, kind="stable")
-    grouped = parents[order]
-    first = np.searchsorted(grouped, grouped, side="left")
-    ranks = np.empty(len(parents), dtype=np.int64)
-    ranks[order] = np.arange(len(parents)) - first
-    ranks[parents < 0] = 0
-    return ranks
-
+from pe_cli.structures.forest import RawTree, cyclic_nodes
 
 LABEL_KEYS = ("label", "type", "name", "tag", "value", "text", "token")
 CHILDREN = "children"
 
 
-def read_json(text: str, label: str) -> Iterator[RawTree]:
+def read_json(text: str, label: str, values: bool) -> Iterator[RawTree | PeError]:
     """Every tree of a JSON document, or of each line where each line is one."""
     for where, document in _documents(text, label):
-        yield from _trees(document, where)
+        yield from _trees(document, where, values)
 
 
 def _documents(text: str, label: str) -> Iterator[tuple[str, Any]]:
@@ -188,27 +41,49 @@ def _is_whole(line: str) -> bool:
     return True
 
 
-def _trees(document: Any, where: str) -> Iterator[RawTree]:
+def _trees(document: Any, where: str, values: bool) -> Iterator[RawTree | PeError]:
     """One tree, or several where a list begins with an object or a list."""
     if isinstance(document, list) and document and not _is_flat(document):
         if all(isinstance(item, int) and not isinstance(item, bool) for item in document):
-            yield from read_heads(" ".join(map(str, document)), where)
+            yield from read_heads(" ".join(map(str, document)), where, values)
             return
         if isinstance(document[0], (dict, list)):
+            if len(document) > 1 and all(
+                isinstance(item, dict) and CHILDREN not in item for item in document
+            ):
+                raise PeError(
+                    f"{where}: none of these {len(document)} objects has {CHILDREN!r}, a list of objects or of their numbers"
+                )
             for place, item in enumerate(document):
-                yield _tree(item, f"{where}, tree {place}")
+                yield _tree(item, f"{where}, tree {place}", values)
             return
-    yield _tree(document, where)
+    yield _tree(document, where, values)
 
 
-def _tree(document: Any, where: str) -> RawTree:
+def _tree(document: Any, where: str, values: bool) -> RawTree:
     if not isinstance(document, (dict, list)) or not document:
         raise PeError(
             f"{where}: a tree is an object with 'children', a list [label, child, …], or a list of heads"
         )
     if isinstance(document, list) and _is_flat(document):
         return _flat(document, where)
-    return _nested(document, where)
+    if isinstance(document, dict) and CHILDREN not in document:
+        _refuse_other_keys(document, where, whole=True)
+    return _nested(document, where, values)
+
+
+def _refuse_other_keys(node: dict[str, Any], where: str, *, whole: bool = False) -> None:
+    """An error for nodes that hang on a node by another key than `children`.
+
+    Other objects are attributes, except where the `whole` tree is without children: then they must be nodes.
+    """
+    for key, value in node.items():
+        inner = value if isinstance(value, list) else [value]
+        objects = [item for item in inner if isinstance(item, dict)]
+        if key != CHILDREN and objects and (whole or any(CHILDREN in item for item in objects)):
+            raise PeError(
+                f"{where}: {_label(node)[:30]!r} has an object under {key[:30]!r}, and nodes are read from {CHILDREN!r} only"
+            )
 
 
 def _is_flat(document: list[Any]) -> bool:
@@ -242,7 +117,7 @@ def _flat(document: list[Any], where: str) -> RawTree:
     return RawTree(parents, [_label(node) for node in nodes], ranks)
 
 
-def _nested(document: Any, where: str) -> RawTree:
+def _nested(document: Any, where: str, values: bool) -> RawTree:
     """A tree of objects, lists, and leaves that are plain values, in preorder."""
     tree = RawTree()
     waiting: list[tuple[Any, int]] = [(document, -1)]
@@ -252,6 +127,9 @@ def _nested(document: Any, where: str) -> RawTree:
             children = value.get(CHILDREN) or []
             if not isinstance(children, list):
                 raise PeError(f"{where}: 'children' of {_label(value)[:30]!r} is not a list")
+            _refuse_other_keys(value, where)
+            if values and not children and isinstance(value.get("value"), (str, int, float)):
+                children = [str(value["value"])]
             node = tree.add(parent, _label(value))
         elif isinstance(value, list):
             labelled = bool(value) and not isinstance(value[0], (list, dict))
@@ -272,10 +150,13 @@ HEAD_COLUMN = 6
 CONLLU_COLUMNS = 10
 _TOKEN = re.compile(r"[()]|[^()\s]+")
 _WORD_ID = re.compile(r"[1-9]\d*$")
+_SENTENCE_ID = re.compile(r"#\s*sent_id\s*=(.*)")
+_FROM_ZERO = "; are these heads counted from 0? Heads count from 1, and 0 is the root"
+_COMMENTS = ("type_comment", "kind")
 _SKIPPED_ID = re.compile(r"\d+-\d+$|\d+\.\d+$")
 
 
-def read_brackets(text: str, label: str) -> Iterator[RawTree]:
+def read_brackets(text: str, label: str, values: bool) -> Iterator[RawTree | PeError]:
     """Trees as `(S (NP the cat) (VP sat))`: nodes in preorder, words are nodes too.
 
     An outer bracket without a label is left out unless it branches.
@@ -312,33 +193,48 @@ def read_brackets(text: str, label: str) -> Iterator[RawTree]:
         )
 
 
-def read_conllu(text: str, label: str) -> Iterator[RawTree]:
+def read_conllu(text: str, label: str, values: bool) -> Iterator[RawTree | PeError]:
     """Sentences of CoNLL-U: one node a word; ranges as 1-2 and empty nodes as 8.1 are passed over."""
     words: list[tuple[int, str, int]] = []  # line, form, head
+    trouble: PeError | None = None
+    sentences, name = 1, ""
     for number, line in enumerate([*text.split("\n"), ""], 1):
         line = line.rstrip("\r")
+        which = f"{label}, sentence {sentences}{name}"
         if not line.strip():
-            if words:
-                yield sentence(words, label)
-            words = []
-            continue
-        if line.startswith("#"):
-            continue
-        where = f"{label} line {number}"
-        columns = line.split("\t") if "\t" in line else line.split()
-        if len(columns) <= HEAD_COLUMN:
-            raise PeError(f"{where}: {len(columns)} columns, CoNLL-U has {CONLLU_COLUMNS}")
-        if _SKIPPED_ID.match(columns[0]):
-            continue
-        if not _WORD_ID.match(columns[0]) or int(columns[0][:9]) != len(words) + 1:
-            raise PeError(f"{where}: word id {columns[0][:20]!r}, expected {len(words) + 1}")
-        head = columns[HEAD_COLUMN]
-        if not head.isdecimal() or len(head) > 9:
-            raise PeError(f"{where}: head {head[:20]!r} of word {columns[0]} is not a number")
-        words.append((number, columns[1], int(head)))
+            if words or trouble:
+                yield trouble or sentence(words, which)
+                sentences += 1
+            words, trouble, name = [], None, ""
+        elif line.startswith("#"):
+            if (given := _SENTENCE_ID.match(line)) is not None:
+                name = f" ({given[1].strip()[:40]})"
+        elif trouble is None:
+            found = _word(line, len(words) + 1, f"{which}, line {number}")
+            if isinstance(found, PeError):
+                trouble = found
+            elif found is not None:
+                words.append((number, *found))
 
 
-def read_heads(text: str, label: str) -> Iterator[RawTree]:
+def _word(line: str, expected: int, where: str) -> tuple[str, int] | PeError | None:
+    """The form and head of a word; None for a range or an empty node."""
+    columns = line.split("\t") if "\t" in line else line.split()
+    if len(columns) <= HEAD_COLUMN:
+        return PeError(f"{where}: {len(columns)} columns, CoNLL-U has {CONLLU_COLUMNS}")
+    if _SKIPPED_ID.match(columns[0]):
+        return None
+    if not _WORD_ID.match(columns[0]) or int(columns[0][:9]) != expected:
+        return PeError(f"{where}: word id {columns[0][:20]!r}, expected {expected}")
+    head = columns[HEAD_COLUMN]
+    if not head.isdecimal() or len(head) > 9:
+        return PeError(
+            f"{where}: head {head[:20]!r} of word {columns[0]} is not a number{_FROM_ZERO if head == '-1' else ''}"
+        )
+    return columns[1], int(head)
+
+
+def read_heads(text: str, label: str, values: bool) -> Iterator[RawTree | PeError]:
     """Heads counted from 1, 0 for the root: a tree on each line, or one number a line and empty lines between trees."""
     lines = [(number, line.replace(",", " ").split()) for number, line in enumerate(text.split("\n"), 1)]
     lines = [(number, words) for number, words in lines if not (words and words[0].startswith("#"))]
@@ -351,11 +247,22 @@ def read_heads(text: str, label: str) -> Iterator[RawTree]:
         tree = group if down else [(number, word) for word in words]
         group = []
         if tree:
-            yield sentence([(at, "", _head(word, f"{label} line {at}")) for at, word in tree], label)
+            wrong = next(((at, word) for at, word in tree if not word.isdecimal() or len(word) > 9), None)
+            if wrong is not None:
+                at, word = wrong
+                yield PeError(
+                    f"{label} line {at}: head {word[:20]!r} is not a number from 0 (the root) on"
+                    f"{_FROM_ZERO if word == '-1' else ''}"
+                )
+            else:
+                yield sentence([(at, "", int(word)) for at, word in tree], label)
 
 
-def read_python(text: str, label: str) -> Iterator[RawTree]:
-    """The syntax tree of Python source, in preorder, without the contexts Load, Store and Del."""
+def read_python(text: str, label: str, values: bool) -> Iterator[RawTree | PeError]:
+    """The syntax tree of Python source, in preorder, without the contexts Load, Store and Del.
+
+    With `values` names and constants are leaves of their own.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on escapes and the like in the source that is read
@@ -365,44 +272,68 @@ def read_python(text: str, label: str) -> Iterator[RawTree]:
     except (RecursionError, MemoryError, ValueError) as trouble:
         raise PeError(f"{label} cannot be parsed as Python: {trouble or 'it is nested too deeply'}") from None
     tree = RawTree()
-    waiting: list[tuple[ast.AST, int]] = [(root, -1)]
+    waiting: list[tuple[Any, int]] = [(root, -1)]
     while waiting:
         node, parent = waiting.pop()
+        if not isinstance(node, ast.AST):
+            tree.add(parent, str(node))
+            continue
         place = tree.add(parent, type(node).__name__)
-        inner = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)]
-        waiting.extend((child, place) for child in reversed(inner))
+        inner = _fields(node) if values else ast.iter_child_nodes(node)
+        waiting.extend(
+            (child, place) for child in reversed([*inner]) if not isinstance(child, ast.expr_context)
+        )
     yield tree
 
 
-def sentence(words: list[tuple[int, str, int]], label: str) -> RawTree:
-    """The tree of (line, form, head from 1); errors for heads that make none."""
+def _fields(node: ast.AST) -> Iterator[Any]:
+    """The nodes below, and the names and constants that stand in this one."""
+    for field_name, value in ast.iter_fields(node):
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, ast.AST) or (isinstance(item, str) and field_name not in _COMMENTS):
+                yield item if isinstance(item, ast.AST) or not isinstance(node, ast.Constant) else repr(item)
+            elif isinstance(node, ast.Constant) and field_name == "value":
+                yield repr(item)
+
+
+def sentence(words: list[tuple[int, str, int]], label: str) -> RawTree | PeError:
+    """The tree of (line, form, head from 1), or the error for heads that make none."""
+    heads = [head for _, _, head in words]
     roots = [(line, place) for place, (line, _, head) in enumerate(words, 1) if head == 0]
+    hint = "" if len(roots) == 1 and max(heads) <= len(words) else _counted_from_zero(heads)
     for place, (line, _, head) in enumerate(words, 1):
         if head > len(words):
-            raise PeError(
-                f"{label} line {line}: head {head} of word {place}, the tree has {len(words)} words"
+            return PeError(
+                f"{label} line {line}: head {head} of word {place}, the tree has {len(words)} words{hint}"
             )
         if head == place:
-            raise PeError(f"{label} line {line}: word {place} is its own head")
+            return PeError(
+                f"{label} line {line}: word {place} is its own head{hint or _counted_from_zero(heads)}"
+            )
     if len(roots) > 1:
         line, place = roots[1]
-        raise PeError(
-            f"{label} line {line}: word {place} is a second root beside word {roots[0][1]}; a tree has one"
+        return PeError(
+            f"{label} line {line}: word {place} is a second root beside word {roots[0][1]}; a tree has one{hint}"
         )
-    parents = np.array([head - 1 for _, _, head in words], dtype=np.int64)
+    parents = np.array([head - 1 for head in heads], dtype=np.int64)
     stuck = cyclic_nodes(parents)
     if stuck.size:
         place = int(stuck[0])
-        raise PeError(
+        return PeError(
             f"{label} line {words[place][0]}: the heads of word {place + 1} run in a circle, no root is reached"
+            f"{_counted_from_zero(heads)}"
         )
     return RawTree(parents.tolist(), [form for _, form, _ in words])
 
 
-def _head(word: str, where: str) -> int:
-    if not word.isdecimal() or len(word) > 9:
-        raise PeError(f"{where}: head {word[:20]!r} is not a number from 0 (the root) on")
-    return int(word)
+def _counted_from_zero(heads: list[int]) -> str:
+    """A hint where the heads are a tree if they are counted from 0, the root being its own head."""
+    parents = np.array(heads, dtype=np.int64)
+    own = np.flatnonzero(parents == np.arange(len(heads)))
+    if len(own) != 1 or parents.max(initial=0) >= len(heads):
+        return ""
+    parents[own] = -1
+    return "" if cyclic_nodes(parents).size else _FROM_ZERO
 
 
 def _place(text: str, at: int) -> str:

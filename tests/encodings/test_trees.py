@@ -144,9 +144,12 @@ def test_clipped_pairs_keep_their_sentinel():
     assert table[3].tolist() == [-2, -2, -1, 0, 99]
 
 
-def test_several_trees_are_padded():
+def test_several_trees_one_after_the_other_and_padded():
     two = forest([-1, 0], [-1, 0, 0])
-    table = tree(two, scheme="distance", unrelated=-1)
+    flat = tree(two, scheme="distance", unrelated=-1)
+    assert flat["pair_ptr"].tolist() == [0, 4, 13]
+    assert flat["tree"].tolist() == [0, 1, 1, 0, 0, 1, 1, 1, 0, 2, 1, 2, 0]
+    table = tree(two, scheme="distance", unrelated=-1, pad=True)
     assert table["tree_ptr"].tolist() == [0, 2, 5]
     assert table["tree"].tolist() == [
         [[0, 1, -1], [1, 0, -1], [-1, -1, -1]],
@@ -221,7 +224,10 @@ def test_dependency_by_its_definition(same):
 
 
 def test_dependency_of_several_sentences():
-    table = dependency(forest([-1, 0], [-1]))
+    flat = dependency(forest([-1, 0], [-1]))
+    assert flat["relative"].tolist() == [0, -1, 1, 0, 0]
+    assert flat["pair_ptr"].tolist() == [0, 4, 5]
+    table = dependency(forest([-1, 0], [-1]), pad=True)
     assert table["absolute"].tolist() == [0, 1, 0]
     assert table["relative"].tolist() == [[[0, -1], [1, 0]], [[0, 0], [0, 0]]]
     assert list(dependency(forest([-1, 0], [-1]), relative=False)) == ["absolute", "tree_ptr"]

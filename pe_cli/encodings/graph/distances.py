@@ -17,13 +17,13 @@ from pe_cli.encodings.graph.results import (
 from pe_cli.encodings.graph.traversal import hops
 from pe_cli.encodings.graph.walks import rounded
 from pe_cli.errors import PeError, parameter
+from pe_cli.numerics.dtypes import smallest_integer
 from pe_cli.signature import Tensors
 from pe_cli.structures import GraphLike, as_graph
 from pe_cli.structures.graph import need_scipy
 
 FOSTER = 1e-3  # how far a sum of shares, n - 1, may be off
 DENSE = 1000  # nodes of a component up to which lengths are found without scipy
-INTEGERS = (np.int8, np.uint8, np.int16, np.int32, np.int64)
 
 
 def shortest_path(
@@ -86,14 +86,6 @@ def shortest_path(
     if not graph.several and table.filled:
         facts["largest"] = table.largest if not weighted else reached.max().item()
     return of_pairs(graph, "distance", table, facts, ())
-
-
-def smallest_integer(low: int, high: int) -> type:
-    """The smallest integer type that holds `low` to `high`."""
-    for kind in INTEGERS:
-        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
-            return kind
-    raise PeError(f"{low} to {high} is beyond all integers of 64 bits")
 
 
 def resistance_distance(graph: GraphLike, *, commute: bool = False) -> Tensors:

@@ -34,11 +34,16 @@ def tree(
     max_distance: int | None = None,
     unrelated: int = UNRELATED,
     nodes: Nodes = "all",
+    pad: bool = False,
 ) -> Tensors:
     """Codes of tree nodes: the path from the root, depth, place among siblings, or pairs of nodes.
 
+    >>> tree([0, 1, 1], scheme="depth")["tree"].tolist()
+    [0, 1, 1]
+
     Rows are the nodes in the order of the file (brackets and JSON: preorder; sentences: words). Several trees stand one
-    after the other, with tree_ptr (trees + 1,) where each begins; tables of pairs are then (trees, L, L), padded.
+    after the other, with tree_ptr (trees + 1,) where each begins; tables of pairs are then (pairs,), those of each tree
+    row by row, with pair_ptr (trees + 1,), or with pad (trees, L, L).
 
     stack (n, depth * width): step l of the way up, nearest first, sets feature l * width + b, b the rank of the node
     among its siblings at that step; the root is zero; steps beyond max_depth are lost at the root's side. With --p each
@@ -66,6 +71,12 @@ def tree(
     max_distance : clip the numbers of pairs to -N..N.
     unrelated : what stands for pairs without relation, and for padding.
     nodes : rows for all nodes, for leaves, or for nodes with children.
+    pad : tables of pairs of several trees as (trees, L, L), filled up to the largest.
+
+    Returns
+    -------
+    Tensors
+        tree, of several trees with tree_ptr, and pair_ptr where it holds pairs.
 
     Raises
     ------
@@ -76,7 +87,7 @@ def tree(
     require_named(Scheme, scheme=scheme)
     require_named(Wide, wide=wide)
     require_named(Nodes, nodes=nodes)
-    _check_options(scheme, max_depth, max_width, p, model_dim, wide, max_distance, unrelated)
+    _check_options(scheme, max_depth, max_width, p, model_dim, wide, max_distance, unrelated, pad)
     forest = as_forest(forest)
     chosen = _chosen(forest, nodes)
     facts: dict[str, Any] = {
@@ -86,8 +97,11 @@ def tree(
         "width": int(forest.child_counts.max()),
     }
     warnings: tuple[str, ...] = ()
+    tensors: dict[str, NDArray[Any]] = {}
     if scheme in PAIRS:
-        table = pair_table(forest, PAIRS[scheme], chosen, max_distance, unrelated)
+        table, pair_ptr = pair_table(forest, PAIRS[scheme], chosen, max_distance, unrelated, pad)
+        if pair_ptr is not None:
+            tensors["pair_ptr"] = pair_ptr
     else:
         parents, ranks = forest.parents, forest.ranks
         if wide == "binary":
@@ -101,17 +115,22 @@ def tree(
         else:
             table, more = _clipped_depth(forest.depths[chosen], max_depth, facts)
             warnings += more
-    return _finished(forest, chosen, {"tree": table}, facts, warnings)
+    return _finished(forest, chosen, {"tree": table, **tensors}, facts, warnings)
 
 
-def dependency(forest: ForestLike, *, same: Same = "edge", relative: bool = True) -> Tensors:
+def dependency(
+    forest: ForestLike, *, same: Same = "edge", relative: bool = True, pad: bool = False
+) -> Tensors:
     """Structural positions of the words of a dependency parse.
+
+    >>> dependency([2, 0])["relative"].tolist()
+    [[0, 1], [-1, 0]]
 
     absolute (n,): steps from the word to the root, which is 0; encoded as positions are and joined with those.
     relative (n, n), row i, column j: absolute_i - absolute_j where the two are joined by a dependency, else
     sign(i - j) * (absolute_i + absolute_j); 0 where i = j. Clipped, it indexes a learned table as in Shaw et al.
-    Several sentences stand one after the other, with tree_ptr (sentences + 1,); relative is then (sentences, L, L),
-    padded with 0. It is not bound to a length.
+    Several sentences stand one after the other, with tree_ptr (sentences + 1,); relative is then (pairs,), the pairs of
+    each sentence row by row, with pair_ptr (sentences + 1,), or with pad (sentences, L, L). It is not bound to a length.
 
     Source: Wang et al., "Self-Attention with Structural Position Representations", EMNLP 2019 (arXiv:1909.00383),
     section 3; the sign is taken to be that of i - j, as the sequential distance has it.
@@ -121,6 +140,12 @@ def dependency(forest: ForestLike, *, same: Same = "edge", relative: bool = True
     forest : parsed sentences (.conllu, .heads), or - for stdin.
     same : words are joined by one dependency (edge), or by a path on which all are heads (path).
     relative : whether to give the table of pairs.
+    pad : relative of several sentences as (sentences, L, L), filled up with 0.
+
+    Returns
+    -------
+    Tensors
+        absolute and relative, of several sentences with tree_ptr and pair_ptr.
 
     Raises
     ------
@@ -133,7 +158,9 @@ def dependency(forest: ForestLike, *, same: Same = "edge", relative: bool = True
     tensors: dict[str, NDArray[Any]] = {"absolute": forest.depths}
     if relative:
         rule = wang_edge if same == "edge" else wang_path
-        tensors["relative"] = pair_table(forest, rule, chosen, None, 0)
+        tensors["relative"], pair_ptr = pair_table(forest, rule, chosen, None, 0, pad)
+        if pair_ptr is not None:
+            tensors["pair_ptr"] = pair_ptr
     facts = {
         "total_nodes": forest.num_nodes,
         "total_trees": forest.num_trees,
@@ -151,6 +178,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "wide": ("stack", "sibling"),
     "max_distance": tuple(PAIRS),
     "unrelated": tuple(PAIRS),
+    "pad": tuple(PAIRS),
 }
 
 
@@ -163,6 +191,7 @@ def _check_options(
     wide: str,
     max_distance: int | None,
     unrelated: int,
+    pad: bool,
 ) -> None:
     given = {
         "max_depth": max_depth,
@@ -172,6 +201,7 @@ def _check_options(
         "wide": None if wide == "clip" else wide,
         "max_distance": max_distance,
         "unrelated": None if unrelated == UNRELATED else unrelated,
+        "pad": pad or None,
     }
     for name, value in given.items():
         option = parameter(name)
@@ -322,4 +352,6 @@ def _finished(
         tensors["tree_ptr"] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     if any(forest.labels) and forest.num_nodes <= LISTED:
         facts["labels"] = [forest.labels[node] for node in np.flatnonzero(chosen)]
-    return Tensors(tensors, facts, warnings)
+    if forest.skipped:
+        facts["skipped_trees"] = forest.skipped
+    return Tensors(tensors, facts, (*forest.notes, *warnings))
