@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from pe_cli import process as process  # first, since it decides what a signal does from here on
 from pe_cli.catalogue import CATALOGUE, load
 from pe_cli.errors import PeError
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from pe_cli import process
-
 
 def main() -> NoReturn:
     """Run `pe`; a signal during the imports ends it without a word."""
-    process.at_once()
     from pe_cli.cli import main
 
     main()

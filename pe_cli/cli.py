@@ -181,7 +181,16 @@ def root(
 def main() -> NoReturn:
     """Run `pe`; every error becomes one line on stderr and an exit code."""
     process.prepare()
-    process.leave(run(sys.argv[1:]))
+    try:
+        process.tidy_up_first()
+        code = run(sys.argv[1:])
+        process.ignore_signals()
+    except BaseException:
+        # A signal between the lines of `run` that deal with one; only the first is heard, so it is the last exception.
+        if not process.ended():
+            raise
+        code = _interrupted()
+    process.leave(code)
 
 
 def run(argv: list[str]) -> int:

@@ -1,7 +1,8 @@
 """The process that `pe` runs in: standard streams that may be closed or full, signals that may come at any moment, and
 which files it reads, so that no output is laid over one of them.
 
-It is imported before anything else, and so it imports little.
+It is imported before anything else, and so it imports little. From then on a signal ends the command `pe` without a word;
+a program that imports the package keeps its signals.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ import os
 import signal
 import stat
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
-DONE, DIFFERENT, TROUBLE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
-SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
+DONE, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
+SIGNALS = {  # that end the process, as far as the system has them, and the exit code after each
+    getattr(signal, name): 128 + getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+    if hasattr(signal, name)
+}
 STDIN, STDOUT, STDERR = 0, 1, 2
 # A closed stream would give its number to the next file that is opened. These make reading and writing fail as before,
 # but for what would be said on stderr, which nobody wants to hear.
@@ -40,7 +46,7 @@ class _Stdout(io.FileIO):
 
 
 class _Stderr(io.FileIO):
-    """Standard error: what cannot be said is no reason to fail."""
+    """Standard error that ignores write errors, so that a closed stderr never fails the command."""
 
     def write(self, data: Any) -> int:
         try:
@@ -61,16 +67,44 @@ def prepare() -> None:
             os.dup2(os.open(os.devnull, mode), fd)
     sys.stdout = _text(_Stdout(STDOUT, "w", closefd=False), sys.stdout)
     sys.stderr = _text(_Stderr(STDERR, "w", closefd=False), sys.stderr, at_once=True)
-    for number in SIGNALS:
-        signal.signal(number, _on_signal)
+    if not os.environ.get("PE_DEBUG"):
+        # What is raised while an object is thrown away or in a thread: a signal is raised again, and the thread whose
+        # work is missed says so itself.
+        sys.unraisablehook = _raise_again
+        threading.excepthook = lambda *_: None
     if not sys.warnoptions and not os.environ.get("PE_DEBUG"):
         warnings.simplefilter("ignore")  # they are for programmers
 
 
-def at_once() -> None:
+def is_command() -> bool:
+    """Whether this process was started as `pe` or `python -m pe_cli`, not as something that imports the package."""
+    started = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
+    return started in ("pe", "pe.exe") or (started == "-m" and "pe_cli" in sys.orig_argv)
+
+
+def end_at_once() -> None:
     """Let signals end the process on the spot, as long as there is nothing to tidy up."""
-    for number, code in SIGNALS.items():
+    for number, code in _heard().items():
         signal.signal(number, lambda *_, code=code: os._exit(code))
+
+
+def tidy_up_first() -> None:
+    """Let a signal end the process by an exception, through its `finally` blocks; those that follow are not heard."""
+    for number in _heard():
+        signal.signal(number, _on_signal)
+
+
+def _heard() -> dict[signal.Signals, int]:
+    """The signals that whoever started this process did not tell it to ignore (as nohup does)."""
+    return {
+        number: code for number, code in SIGNALS.items() if signal.getsignal(number) is not signal.SIG_IGN
+    }
+
+
+def ignore_signals() -> None:
+    """Hear no signal any more."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def ended() -> int | None:
@@ -80,9 +114,10 @@ def ended() -> int | None:
 
 def leave(code: int) -> NoReturn:
     """End the process with what is in the buffers, if it can be written."""
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+    ignore_signals()
     try:
+        if ended():  # whoever reads may wait for ever
+            os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
         sys.stdout.flush()
     except OSError:
         # Python would complain once more when it closes stdout.
@@ -91,11 +126,11 @@ def leave(code: int) -> NoReturn:
 
 
 def _text(raw: io.FileIO, given: Any, *, at_once: bool = False) -> io.TextIOWrapper:
-    errors = getattr(given, "errors", None) or "strict"
+    errors = getattr(given, "errors", None)
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
         encoding=getattr(given, "encoding", None) or "utf-8",
-        errors="backslashreplace" if errors == "strict" else errors,
+        errors=errors if errors in ("replace", "ignore", "xmlcharrefreplace") else "backslashreplace",
         line_buffering=at_once or raw.isatty(),
     )
 
@@ -103,11 +138,20 @@ def _text(raw: io.FileIO, given: Any, *, at_once: bool = False) -> io.TextIOWrap
 def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
     code = SIGNALS[signal.Signals(number)]
     _ended.append(code)
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # a second one must not disturb the tidying
+    ignore_signals()  # a second one must not disturb the tidying
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(code)
+
+
+def _raise_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """Python drops an exception from the throwing away of an object: let that of a signal come again."""
+    if isinstance(unraisable.exc_value, (KeyboardInterrupt, SystemExit)) and _ended:
+        number = _ended.pop() - 128
+        signal.signal(number, _on_signal)
+        again = threading.Timer(0.01, os.kill, (os.getpid(), number))  # once this function has ended
+        again.daemon = True
+        again.start()
 
 
 _Identity = tuple[int, int]
@@ -179,3 +223,7 @@ def _identity(file: str | os.PathLike[str] | int) -> _Identity | None:
         return None
     keeps = stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)
     return (status.st_dev, status.st_ino) if keeps else None
+
+
+if is_command():
+    end_at_once()

@@ -24,7 +24,7 @@ from typing import NoReturn
 
 from pe_cli.errors import PeError
 from pe_cli.memory import size
-from pe_cli.process import STDOUT, refuse_input
+from pe_cli.process import SIGNALS, STDOUT, refuse_input
 
 
 @dataclass
@@ -228,18 +228,18 @@ def _replace(fd: int, temporary: str, target: str, named: bool, replaced: os.sta
 
 @contextmanager
 def _cleanup_on_terminate() -> Iterator[None]:
-    """Let SIGTERM end the process through its `finally` blocks, where nobody else has a handler."""
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
-    ):
+    """Let signals that would end the process do so through its `finally` blocks, where nobody else has a handler."""
+    fatal = [number for number in SIGNALS if signal.getsignal(number) == signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread() or not fatal:
         yield
         return
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in fatal:
+        signal.signal(number, _terminate)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in fatal:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _terminate(signum: int, frame: FrameType | None) -> NoReturn:

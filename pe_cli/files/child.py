@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
+from pe_cli.process import SIGNALS
 
 _FRAME = struct.Struct("<cq")  # what follows, and how many bytes
 _DATA, _REFUSED, _FAILED, _END = b"d", b"e", b"f", b"."
@@ -121,6 +122,19 @@ def _received(pipe: IO[bytes], length: int, died: str) -> NDArray[np.uint8]:
 
 
 def _fork() -> int:
+    """Fork; in the child all signals that end `pe` do so at once, from its first line on."""
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        child = _forked()
+        if child == 0:
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+        return child
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+
+
+def _forked() -> int:
     with warnings.catch_warnings():
         # Python and JAX warn of threads; those of other libraries are of no use to the child, which calls HDF5 alone.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -138,7 +152,6 @@ def _work_and_exit(work: Callable[[], object], cpu_seconds: int) -> NoReturn:
 
     with suppress(BaseException):
         faulthandler.disable()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
         work()

@@ -24,7 +24,7 @@ from pe_cli.errors import PeError
 from pe_cli.extend import folder, new_folder
 from pe_cli.extend.presets import ResizeRequest
 from pe_cli.files.atomic import open_output
-from pe_cli.process import INTERRUPTED, TERMINATED
+from pe_cli.process import INTERRUPTED, SIGNALS
 
 FORMATS = ("npy", "npz", "h5", "safetensors")
 WORDS = ("gen", "rope", "--len", "60000", "--dim", "64", "-q", "--force")
@@ -42,25 +42,81 @@ def start(folder: Path, *more: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("trial", range(8))
+HEARD = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
+
+
+@pytest.mark.parametrize("number", HEARD)
+@pytest.mark.parametrize("trial", range(4))
 def test_a_signal_leaves_nothing(number: signal.Signals, trial: int, tmp_path: Path) -> None:
-    chance = random.Random(trial)
-    target = f"x.{FORMATS[trial % len(FORMATS)]}"
-    process = start(tmp_path, "-o", target)
-    time.sleep(0.05 + chance.random() * LONGEST)
+    struck(number, 0.05 + random.Random(trial).random() * LONGEST, FORMATS[trial], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [*HEARD, signal.SIGKILL])
+def test_sixty_strikes_over_the_whole_run(number: signal.Signals, tmp_path: Path) -> None:
+    """From the start of Python to the end; every third time there is an older file in the place of the target."""
+    begun = time.monotonic()
+    start(tmp_path, "-o", "x.npy").communicate(timeout=60)
+    longest = time.monotonic() - begun
+    (tmp_path / "x.npy").unlink()
+    codes = [
+        struck(number, longest * trial / 60, FORMATS[trial % 4], tmp_path, old=trial % 3 == 0)
+        for trial in range(60)
+    ]
+    assert {0, -number if number == signal.SIGKILL else 128 + number} >= {code for code in codes if code >= 0}
+    assert any(codes)
+
+
+def struck(number: int, delay: float, kind: str, folder: Path, *, old: bool = False) -> int:
+    """Send a signal to a run that writes a file, and check what it leaves; its exit code."""
+    target = folder / f"x.{kind}"
+    whole = bytes_of(folder.parent, kind, 10000)
+    if old:
+        target.write_bytes(b"old")
+    process = start(folder, "-o", target.name)
+    time.sleep(delay)
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
-    left = os.listdir(tmp_path)
-    if process.returncode == 0:
-        assert left == [target]
-    elif process.returncode > 0:
-        assert process.returncode == {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}[number]
-        assert left in ([], [target])  # it may come when all is written
+    left = {name: (folder / name).read_bytes() for name in os.listdir(folder)}
+    found = left.pop(target.name, None)
+    assert found == whole if process.returncode == 0 else found in (whole, b"old" if old else None)
+    if process.returncode in (0, 128 + number):
         assert said in ("", "pe: interrupted\n")
-    else:  # before the first line of Python's own
-        assert -process.returncode == number
-        assert left == []
+    else:  # it was killed, or was still in Python's own start, which ends as Python likes
+        assert process.returncode in (-number, 1)
+        assert "pe_cli" not in said
+    assert not left or number == signal.SIGKILL
+    for name in (*left, target.name):
+        (folder / name).unlink(missing_ok=True)
+    return process.returncode
+
+
+def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    """As nohup asks for, and as shells do for what they start in the background."""
+    words = " ".join(WORDS)
+    line = f'trap "" HUP INT QUIT; "{sys.executable}" -m pe_cli {words} -o x.npy & for i in $(seq 40); do kill -HUP $!; kill -INT $!; kill -QUIT $!; sleep 0.05; done; wait $!'
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "x.npy").read_bytes() == bytes_of(tmp_path.parent, "npy", 10000)
+
+
+def test_a_signal_while_an_object_is_thrown_away_is_not_lost(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys, time; sys.argv = ['pe']\n"
+        "from pe_cli import process\n"
+        "process.prepare(); process.tidy_up_first()\n"
+        "class Thrown:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGINT); [None for _ in range(10)]\n"
+        "try:\n"
+        "    Thrown(); time.sleep(5)\n"
+        "except KeyboardInterrupt:\n"
+        "    process.leave(process.ended())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (INTERRUPTED, "")
 
 
 @pytest.mark.parametrize("trial", range(20))
@@ -182,7 +238,7 @@ def test_a_signal_at_each_line_that_replaces_a_folder(
             assert all(name.startswith(".pe-") for name in moment["left"])
         else:
             assert moment["left"] == {}
-            assert moment["code"] in (0, INTERRUPTED, TERMINATED)
+            assert moment["code"] in (0, *SIGNALS.values())
 
 
 def at_each_line(number: int, way: str) -> Iterator[dict[str, Any]]:
@@ -232,8 +288,7 @@ def disturbed(model: Path, target: Path, number: int, moment: int) -> None:
                 os.kill(os.getpid(), number)
         return trace if lines else None
 
-    for each in process.SIGNALS:
-        signal.signal(each, process._on_signal)
+    process.tidy_up_first()
     code = 0
     sys.settrace(trace)
     try:
