@@ -43,6 +43,7 @@ class EdgeColumns:
     weight: int | None
     text: bool
     header: bool
+    weighted_by: str | None
 
     @property
     def columns(self) -> list[int]:
@@ -77,6 +78,7 @@ def read_edge_list(file: Opened, weights: str, text_ids: bool) -> RawGraph:
         np.concatenate(values) if values else None,
         names=list(names) if layout.text else None,
         notes=notes,
+        weighted_by=layout.weighted_by,
     )
 
 
@@ -111,18 +113,22 @@ def _layout(rows: _Lines, weights: str, text_ids: bool, notes: list[str]) -> Edg
         number = next(rows.data())[0]
         raise PeError(
             f"{rows.label} line {number}: {lines[0].strip()[:60]!r} is not an edge; an edge list has two ids on a line "
-            "(other formats: Matrix Market, .npz, .npy, GraphML, node-link JSON)"
+            "(other formats: Matrix Market, .npz, .npy, .h5, .safetensors, GraphML, GML, Pajek, node-link JSON)"
         )
     lower = [field.lower() for field in first]
     named = next(((a, b) for a, b in ENDS if a in lower and b in lower), None)
-    header = not _both_integers(first) and (named is not None or (_both_integers(second) and len(lines) > 1))
+    # A line with a number for an id is an edge, whatever else is wrong with it.
+    words = not any(map(_is_number, first[:2]))
+    header = named is not None or (words and _both_integers(second) and len(lines) > 1)
     source, target = (lower.index(named[0]), lower.index(named[1])) if header and named else (0, 1)
     sample = second if header and len(lines) > 1 else first
     if len(sample) <= max(source, target):
         sample = first
     weight = _weight_column(rows.label, weights, lower if header else [], sample, (source, target), notes)
-    text = text_ids or not _both_integers([sample[source], sample[target]])
-    return EdgeColumns(delimiter, source, target, weight, text, header)
+    ends = [sample[source], sample[target]]
+    numbers = all(map(_is_number, ends)) or (any(map(_is_number, ends)) and _both_integers(second))
+    weighted_by = None if weight is None else lower[weight] if header else f"column {weight + 1}"
+    return EdgeColumns(delimiter, source, target, weight, text_ids or not numbers, header, weighted_by)
 
 
 def _weight_column(
@@ -258,7 +264,7 @@ def _integer(field: str, where: str) -> int:
     value = _as_integer(field)
     if value is None:
         raise PeError(
-            f"{where}: id {field[:30]!r} is not an integer as those before; {parameter('ids')} text takes ids as text"
+            f"{where}: id {field[:30]!r} is not an integer, as ids of other lines are; {parameter('ids')} text takes ids as text"
         )
     if value < 0:
         raise PeError(

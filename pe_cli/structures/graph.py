@@ -82,7 +82,8 @@ class Graph:
     `directed` says whether the direction counts, `parallel` what several edges between two nodes come to, and
     `mirrored` that each edge goes both ways, also for what looks at directions.
     `node_ids` are the names of the nodes in the file, where they are not 0..num_nodes-1: integers or text.
-    `notes` are sentences about how the file was understood.
+    `notes` are sentences about how the file was understood, and `weighted_by` is the column or attribute of the file that
+    the weights were taken from.
 
     `ptr` (graphs + 1,) says where each of several graphs begins, as in a batch of PyTorch Geometric: every encoding
     encodes each by itself. `first` is the number of the first of them in the dataset that they come from, and `largest`
@@ -100,6 +101,7 @@ class Graph:
     ptr: NDArray[np.int64] | None = None
     first: int = 0
     largest: int = 0
+    weighted_by: str | None = None
 
     def __post_init__(self) -> None:
         edges = np.asarray(self.edges, dtype=np.int64).reshape(2, -1)
@@ -435,7 +437,7 @@ class RawGraph:
     """Edges (2, m) as they stand in a file: between ids, or between places in `names` where there are names.
 
     `num_nodes` is set where the format says it, `directed` where the format has a word for it; `weighted_by` names the
-    column or attribute that the weights were taken from, where nobody asked for it by name.
+    column or attribute that the weights were taken from.
     """
 
     edges: NDArray[np.int64]
@@ -484,7 +486,9 @@ def assembled(
     )
     # an edge without direction goes both ways, also for an encoding that looks at directions
     mirrored = raw.directed is False
-    return Graph(count, edges, raw.weights, directed, parallel, node_ids, tuple(notes), mirrored)
+    return Graph(
+        count, edges, raw.weights, directed, parallel, node_ids, tuple(notes), mirrored, raw.weighted_by
+    )
 
 
 def _named(

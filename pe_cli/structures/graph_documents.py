@@ -69,7 +69,7 @@ class Collected:
             without = self.weights.count(None)
             if without:
                 notes.append(f"{without} of {len(pairs)} edges have no weight: they count 1")
-        by = "weight" if values is not None and weights == "auto" else None
+        by = {"auto": "weight"}.get(weights, weights) if values is not None else None
         return RawGraph(edges, values, names=list(self.names), directed=directed, notes=notes, weighted_by=by)
 
     def _check(self) -> None:

@@ -14,7 +14,9 @@ import pytest
 import scipy.io
 import scipy.sparse
 
+from pe_cli import catalogue
 from pe_cli.errors import PeError
+from pe_cli.files import TensorSpec, open_sink
 from pe_cli.structures import read_graph
 
 TRIANGLE = [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
@@ -68,6 +70,129 @@ def test_a_third_column_that_is_no_number_is_said(write):
     graph = read_graph(write("0 1 {}\n1 2 {}\n"))
     assert graph.weights is None
     assert "is not a number" in graph.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "column"),
+    [
+        ("0 1\n1 2\n", {}, None),
+        ("0 1 2.5\n1 2 1\n", {}, "column 3"),
+        ("0 1 2.5\n1 2 1\n", {"weights": "none"}, None),
+        ("0 1 9 2.5\n1 2 9 1\n", {"weights": "4"}, "column 4"),
+        ("src,dst,Weight\n0,1,2.5\n", {}, "weight"),
+        ("source,target,since,length\n0,1,1990,2.5\n", {"weights": "length"}, "length"),
+        ("source,target,since\n0,1,1990\n", {}, "since"),
+        ('{"nodes": [0, 1], "edges": [{"source": 0, "target": 1, "weight": 2}]}', {}, "weight"),
+        ('{"nodes": [0, 1], "edges": [{"source": 0, "target": 1, "w": 2}]}', {"weights": "w"}, "w"),
+        ('{"nodes": [0, 1], "edges": [{"source": 0, "target": 1, "w": 2}]}', {}, None),
+    ],
+)
+def test_the_column_that_is_taken_as_weight_is_said(write, text, options, column):
+    graph = read_graph(write(text), **options)
+    assert graph.weighted_by == column
+    assert catalogue.load("random-walk")(graph, steps=1).facts.get("weight_column") == column
+
+
+GML = 'graph [\n  directed {}\n  node [ id 5 label "a" ]\n  node [ id 3 label "b" ]\n  edge [ source 5 target 3 weight 2.5 ]\n]\n'
+PAJEK = '*Vertices 3\n1 "a"\n2 "b"\n3 "c"\n*{}\n1 2 1.5\n2 3 2\n'
+
+
+def test_gml(write):
+    graph = read_graph(write(GML.format(1)), directed=True)
+    assert graph.node_ids == ("a", "b")
+    assert graph.arcs.dense().tolist() == [[0, 2.5], [0, 0]]
+    assert read_graph(write('# made by hand\nCreator "x"\n' + GML.format(0))).notes == ()
+    # Without labels of their own the nodes are called by their numbers.
+    assert read_graph(write(GML.format(0).replace('label "b"', 'label "a"'))).node_ids.tolist() == [3, 5]
+
+
+def test_pajek(write):
+    graph = read_graph(write(PAJEK.format("Edges")))
+    assert graph.node_ids == ("a", "b", "c")
+    assert graph.adjacency.dense().tolist() == [[0, 1.5, 0], [1.5, 0, 2], [0, 2, 0]]
+    graph = read_graph(write("*Network x\n" + PAJEK.format("Arcs")), directed=True)
+    assert graph.arcs.dense().tolist() == [[0, 1.5, 0], [0, 0, 2], [0, 0, 0]]
+    matrix = '*Vertices 2\n1 "a"\n2 "b"\n*Matrix\n0 1\n1 0\n'
+    assert read_graph(write(matrix)).adjacency.dense().tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (PAJEK.format("Edges") + "*Arcs\n1 2\n", "has the sections"),
+        (PAJEK.format("Edgeslist"), "has the sections"),
+        (PAJEK.format("Edges").replace('"c"', '"a"'), "declares 3 vertices, and 2 different labels"),
+        ("*Vertices 3\n*Edges\n1 2\n2 3\n", "Pajek"),
+        ("*Vertices 900000000\n*Edges\n1 2\n", "Pajek"),
+        (PAJEK.format("Edges") + "3 9\n", "declares 3 vertices, and 4 different labels"),
+        ("*Vertices x\n", "Pajek"),
+    ],
+)
+def test_pajek_that_networkx_would_misread(write, text, message):
+    with pytest.raises(PeError, match=message):
+        read_graph(write(text))
+
+
+@pytest.mark.parametrize("kind", ["npz", "h5", "safetensors"])
+def test_a_tensor_of_any_file_is_a_graph(tmp_path, kind):
+    edges, matrix = np.array([[0, 1, 2], [1, 2, 3]]), np.array(TRIANGLE, dtype=np.float32)
+    path = tmp_path / f"x.{kind}"
+    tensors = {"edge_index": edges, "edge_weight": np.array([1.0, 2, 3]), "adj": matrix}
+    specs = [TensorSpec(name, array.dtype.name, array.shape) for name, array in tensors.items()]
+    with open_sink(path, specs, metadata={}) as sink:
+        for spec in sink.specs:
+            sink.write(spec.name, 0, tensors[spec.name])
+    assert read_graph(str(path)).weights.tolist() == [1, 2, 3]
+    assert read_graph(str(path)).weighted_by == "edge_weight"
+    assert dense(f"{path}:adj") == TRIANGLE
+    assert read_graph(f"{path}:edge_index").weights is None
+    with pytest.raises(PeError, match="has no tensor 'adjacency'"):
+        read_graph(f"{path}:adjacency")
+
+
+OTHERS = {
+    "g.dot": "graph G {\n  a -- b;\n}\n",
+    "digraph": "strict digraph {\n a -> b\n}\n",
+    "g.col": "c a comment\np edge 3 2\ne 1 2\ne 2 3\n",
+    "g.gr": "p sp 3 2\na 1 2 5\na 2 3 7\n",
+    "x.graph": "3 2\n2\n1 3\n2\n",
+    "x.metis": "3 2\n2\n1 3\n2\n",
+    "x.tgf": "1 first\n2 second\n#\n1 2\n",
+    "x.adjlist": "0 1 2\n1 2\n",
+    "x.gexf": '<?xml version="1.0"?><gexf><graph/></gexf>',
+    "x.gdf": "nodedef>name VARCHAR\na\nb\nedgedef>node1 VARCHAR,node2 VARCHAR\na,b\n",
+    "x.dl": "dl n=3\nformat = edgelist1\ndata:\n1 2\n",
+    "x.nt": "<http://a> <http://b> <http://c> .\n",
+    "x.parquet": b"PAR1\x15\x04",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_formats_are_named_and_refused(write, name):
+    with pytest.raises(PeError, match=r"is not read as a graph|of XML formats only GraphML"):
+        read_graph(write(OTHERS[name], name))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("%%MatrixMarket matrix array real general\n20000 20000\n1\n2\n", "declares 400,000,000 entries"),
+        ("%%MatrixMarket matrix array real symmetric\n20000 20000\n1\n2\n", "declares 200,010,000 entries"),
+        ("%%MatrixMarket matrix coordinate real general\n5 5 4000000000\n1 1 1\n", "declares 4,000,000,000"),
+        (
+            "%%MatrixMarket matrix coordinate real general\n99999999 99999999 1\n1 2 1\n",
+            "declares 99,999,999 nodes, and its edges name 2",
+        ),
+    ],
+)
+def test_a_declared_size_is_believed_as_far_as_the_file_can_hold_it(write, text, message):
+    with pytest.raises(PeError, match=message):
+        read_graph(write(text))
+
+
+def test_more_declared_nodes_than_are_believed_can_be_asked_for(write):
+    text = "%%MatrixMarket matrix coordinate pattern general\n99999999 99999999 1\n1 2\n"
+    assert read_graph(write(text), num_nodes=10).num_nodes == 10
 
 
 def test_text_ids_stand_as_they_appear(write):
@@ -229,6 +354,13 @@ XML = (
         ("0 1\n", {"num_nodes": -1}, "num_nodes -1"),
         ("0 1\n1 -2\n", {}, "line 2: id -2 is negative"),
         ("0 1\n1 x\n", {}, "line 2: id 'x' is not an integer"),
+        ("0 1.5\n1 2\n2 0\n", {}, "line 1: id '1.5' is not an integer"),
+        ("1.5 0\n", {}, "line 1: id '1.5' is not an integer"),
+        ("0,1e3\n1,2\n", {}, "line 1: id '1e3' is not an integer"),
+        ("nan 1 2\n1 2 3\n", {}, "line 1: id 'nan' is not an integer"),
+        ("0 x\n1 2\n", {}, "line 1: id 'x' is not an integer"),
+        ("x 0\n1 2\n", {}, "line 1: id 'x' is not an integer"),
+        ("-1 2.5\n1 2\n", {}, "line 1: id -1 is negative"),
         ("0 1\n1 99999999999999999999\n", {}, "line 2: .*too large"),
         ("0 1\n1\n", {}, "line 2: '1' lacks two ids"),
         ("0 1 2.0\n1 2 much\n", {}, "line 2: weight 'much' is not a finite number"),

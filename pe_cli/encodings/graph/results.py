@@ -84,6 +84,8 @@ def of_nodes(
         facts = {"graphs": graph.num_graphs, "nodes": graph.num_nodes, "edges": graph.num_edges, **facts}
         return Tensors(tensors, facts, tuple(dict.fromkeys((*graph.notes, *warnings))))
     facts = {"nodes": graph.num_nodes, "edges": graph.num_edges, **facts}
+    if graph.weighted_by is not None:
+        facts["weight_column"] = graph.weighted_by
     if graph.both_directions:
         facts["both_directions_stored"] = True
     if isinstance(graph.node_ids, tuple) and sum(map(len, graph.node_ids)) > MOST_NAMES:
