@@ -73,7 +73,7 @@ def struck(number: int, delay: float, kind: str, folder: Path, *, old: bool = Fa
     whole = bytes_of(folder.parent, kind, 10000)
     if old:
         target.write_bytes(b"old")
-    process = start(folder, "-o", target.name)
+    process = start(folder, "-o", target.name, "--base", "10000")
     time.sleep(delay)
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
@@ -94,7 +94,7 @@ def struck(number: int, delay: float, kind: str, folder: Path, *, old: bool = Fa
 def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
     """As nohup asks for, and as shells do for what they start in the background."""
     words = " ".join(WORDS)
-    line = f'trap "" HUP INT QUIT; "{sys.executable}" -m pe_cli {words} -o x.npy & for i in $(seq 40); do kill -HUP $!; kill -INT $!; kill -QUIT $!; sleep 0.05; done; wait $!'
+    line = f'trap "" HUP INT QUIT; "{sys.executable}" -m pe_cli {words} --base 10000 -o x.npy & for i in $(seq 40); do kill -HUP $!; kill -INT $!; kill -QUIT $!; sleep 0.05; done; wait $!'
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert (tmp_path / "x.npy").read_bytes() == bytes_of(tmp_path.parent, "npy", 10000)
