@@ -487,7 +487,15 @@ def assembled(
     # an edge without direction goes both ways, also for an encoding that looks at directions
     mirrored = raw.directed is False
     return Graph(
-        count, edges, raw.weights, directed, parallel, node_ids, tuple(notes), mirrored, raw.weighted_by
+        count,
+        edges,
+        raw.weights,
+        directed,
+        parallel,
+        node_ids,
+        tuple(notes),
+        mirrored,
+        weighted_by=raw.weighted_by,
     )
 
 
