@@ -184,7 +184,7 @@ def _from_array(source: str, load_array: Callable[[str], NDArray[Any]], option: 
     values = np.asarray(load_array(source))
     if values.dtype.kind not in "iuf" or values.ndim not in (1, 2):
         raise PeError(
-            f"{option} @{source}: positions are numbers of shape (n,) or (axes, n), not {values.dtype} {values.shape}"
+            f"{option} @{source}: positions are numbers of shape (n,) or (n, axes), not {values.dtype} {values.shape}"
         )
     if not values.size:
         raise PeError(f"{option} @{source}: there is no position in it, its shape is {values.shape}")
@@ -192,9 +192,6 @@ def _from_array(source: str, load_array: Callable[[str], NDArray[Any]], option: 
         raise PeError(f"{option} @{source}: there is a NaN or infinite position")
     if values.dtype == np.uint64 and values.max() >= LIMIT:
         raise PeError(f"{option} @{source}: {values.max()} is not a number below 2^63 in size")
-    # Position ids of several axes come as (axes, n), the order of transformers and vLLM; (n, axes) is plain when n > 4.
-    if values.ndim == 2 and not values.shape[1] <= 4 < values.shape[0]:
-        values = values.T
     return Rows(values.astype(np.float64 if values.dtype.kind == "f" else np.int64))
 
 

@@ -39,7 +39,10 @@ def coordinates(
     where = np.asarray(positions)
     if where.ndim == 2:
         if where.shape[1] != axes:
-            raise PeError(f"positions have {where.shape[1]} coordinates; this encoding has {axes} axes")
+            turned = f"; transpose them to ({where.shape[1]}, {axes})" if len(where) == axes else ""
+            raise PeError(
+                f"positions of shape {where.shape} have {where.shape[1]} coordinates each; this encoding has {axes} axes{turned}"
+            )
         return where
     if where.ndim != 1:
         raise PeError(f"positions have shape {where.shape}; give (n,) or (n, {axes})")
