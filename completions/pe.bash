@@ -596,8 +596,8 @@ _pe() {
             words=""; flags="--len --stride --pattern --summary --variant --dim --seed --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen position-ids")
             case "$previous" in
+                --scheme) COMPREPLY=($(compgen -W "stride anchors sinks randomised pose self-extend dual-chunk lm-infinite mrope packed from-mask streaming-llm dca" -- "$current")); return ;;
                 --len) return ;;
-                --scheme) COMPREPLY=($(compgen -W "stride anchors sinks randomised pose self-extend dual-chunk lm-infinite streaming-llm dca" -- "$current")); return ;;
                 --stride) return ;;
                 --start) return ;;
                 --anchors) return ;;
@@ -608,13 +608,21 @@ _pe() {
                 --max-distance) return ;;
                 --group) return ;;
                 --seed) return ;;
+                --segments) return ;;
+                --merge) return ;;
+                --temporal-merge) return ;;
+                --time-interval) return ;;
+                --after) COMPREPLY=($(compgen -W "grid largest" -- "$current")); return ;;
+                --lengths) return ;;
+                --mask) return ;;
+                --padding-idx) return ;;
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--len --scheme --stride --start --anchors --fill --sinks --window --max-position --max-distance --group --pairs --no-pairs --seed --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--scheme --len --stride --start --anchors --fill --sinks --window --max-position --max-distance --group --pairs --no-pairs --seed --segments --merge --temporal-merge --time-interval --after --lengths --mask --padding-idx --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen model")
             case "$previous" in
                 --component) return ;;

@@ -7,6 +7,7 @@ An encoding is a plain function. Its parameters are annotated with ordinary type
     Queries     (q,) positions of the queries          Keys   (k,) positions of the keys
     Distances   key position minus query position: (q, k), or (n,) where a list of distances was asked for
     Array       an array read from a file (`FILE` or `FILE:TENSOR`)
+    Mask        zeros and ones, written out (`0011`) or read from a file
     Grid        (H, W) or (T, H, W)
     Ints, Floats  comma-separated numbers
     GraphLike, ForestLike (in `pe_cli.structures`)   a graph or trees, read from a file
@@ -36,6 +37,7 @@ class Source(Enum):
     KEYS = "keys"
     DISTANCES = "distances"
     ARRAY = "array"
+    MASK = "mask"
     GRID = "grid"
     NUMBERS = "numbers"
     GRAPH = "graph"
@@ -47,6 +49,7 @@ Queries: TypeAlias = Annotated[NDArray[np.int64], Source.QUERIES]
 Keys: TypeAlias = Annotated[NDArray[np.int64], Source.KEYS]
 Distances: TypeAlias = Annotated[NDArray[np.int64], Source.DISTANCES]
 Array: TypeAlias = Annotated[NDArray[Any], Source.ARRAY]
+Mask: TypeAlias = Annotated[NDArray[Any], Source.MASK]
 Grid: TypeAlias = Annotated[tuple[int, ...], Source.GRID]
 Ints: TypeAlias = Annotated[tuple[int, ...], Source.NUMBERS, int]
 Floats: TypeAlias = Annotated[tuple[float, ...], Source.NUMBERS, float]

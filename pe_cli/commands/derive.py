@@ -139,9 +139,13 @@ def argument(parameter: Parameter, value: Any, load_array: Callable[[str], Any])
         return _number(parameter, value) if isinstance(value, (int, float)) else value
     if parameter.choice is not None or get_origin(parameter.type) is Literal:
         return _chosen(parameter, value)
-    if parameter.source is Source.ARRAY:
+    if parameter.source is Source.MASK and value and set(value) <= set("01"):
+        return np.array([int(digit) for digit in value])
+    if parameter.source in (Source.ARRAY, Source.MASK):
         if not value:
             raise PeError(f"{parameter.option} '': the name of a file is missing")
+        if parameter.source is Source.MASK:
+            return load_array(value)
         return _numeric(load_array(value), f"{parameter.option} {value}")
     if parameter.source is Source.GRID and isinstance(value, str):
         from pe_cli.positions import parse_grid
@@ -188,6 +192,8 @@ def _without_none(hint: Any) -> Any:
 def _metavar(parameter: Parameter) -> tuple[str | None, Any]:
     if parameter.source is Source.ARRAY:
         return "SOURCE", str
+    if parameter.source is Source.MASK:
+        return "0011…|SOURCE", str
     if parameter.source is Source.GRID:
         return "HxW", str
     if parameter.source is Source.NUMBERS:

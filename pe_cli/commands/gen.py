@@ -17,7 +17,7 @@ from pe_cli.commands import derive, options
 from pe_cli.commands import derive as docstring
 from pe_cli.commands.emit import Request, emit
 from pe_cli.errors import PeError, option_name, parameter
-from pe_cli.files.sources import load_array
+from pe_cli.files.sources import load_array, load_positions
 from pe_cli.memory import require_memory
 from pe_cli.numerics.dtypes import FLOATS
 from pe_cli.parallel import Run, mapping
@@ -233,7 +233,7 @@ def chosen_positions(
     if rows.positions is not None:
         if rows.len is not None:
             raise PeError("--len and --positions both say which rows: give one of them")
-        return positions.parse(rows.positions, load_array)
+        return positions.parse(rows.positions, load_positions)
     grid = arguments.get("grid")
     if rows.len is None and grid:
         size = 1
@@ -261,7 +261,7 @@ def chosen_pairs(encoding: Encoding, rows: options.PairChoice) -> dict[str, Any]
             raise PeError(
                 "--distances is a list instead of pairs: leave out --len, --q-len, --k-len and --positions"
             )
-        where = positions.parse(distances, load_array, "--distances")
+        where = positions.parse(distances, load_positions, "--distances")
         require_memory(16 * len(where), f"--distances {distances}", "ask for fewer")
         listed = _integers(where.block(0, len(where)), "--distances")
         return {encoding.sources[Source.DISTANCES]: _part(listed, rows.shard)}
@@ -273,7 +273,7 @@ def chosen_pairs(encoding: Encoding, rows: options.PairChoice) -> dict[str, Any]
     keys = positions.first(k_len, None if rows.k_len is None else f"--k-len {k_len}")
     require_memory(16 * k_len, f"a table of {k_len} keys", "ask for fewer by --k-len")
     if rows.positions is not None:
-        where = positions.parse(rows.positions, load_array)
+        where = positions.parse(rows.positions, load_positions)
         require_memory(16 * len(where), f"--positions {rows.positions}", "ask for fewer")
         queries = _integers(where.block(0, len(where)), "--positions")
     else:

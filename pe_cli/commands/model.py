@@ -15,7 +15,7 @@ from pe_cli import positions
 from pe_cli.commands import gen, options
 from pe_cli.commands.emit import Request, emit
 from pe_cli.errors import PeError, no_such, option_name
-from pe_cli.files.sources import load_array
+from pe_cli.files.sources import load_positions
 from pe_cli.models import Resolved, resolve
 from pe_cli.models.extra_tables import FUNCTIONS
 from pe_cli.models.resolved import EVERY_LENGTH
@@ -207,7 +207,9 @@ def _extra_table(
         return WholeTable(as_tensors(function(**arguments), asked), None, naming.name), arguments
     if rows.positions is None and rows.len is None:
         raise PeError("which rows? Give --len N or --positions SPEC")
-    where = positions.parse(rows.positions, load_array) if rows.positions else positions.first(rows.len or 0)
+    where = (
+        positions.parse(rows.positions, load_positions) if rows.positions else positions.first(rows.len or 0)
+    )
     shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
     dtype = naming.dtype or "float32"
     return RowTable(asked, function, arguments, where, dtype, naming.name, rows.prefix_rows, shard), arguments

@@ -18,6 +18,7 @@ from pe_cli.files.base import READABLE, Reader, TensorSpec, check_memory, shown
 from pe_cli.files.inputs import ByteInput, open_input
 from pe_cli.numerics.dtypes import numpy_dtype
 
+POSITION_IDS = "position_ids"
 _KEPT = 16 << 20
 _MAX_AXES = 32  # what every numpy can have
 
@@ -54,6 +55,11 @@ class Source:
                 f"of {listing(self.tensors)}"
             )
         return next(iter(self.tensors.values()))
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether no tensor was named with the file."""
+        return self._tensor is None
 
     def require_tensors(self) -> None:
         """An error where there is nothing to read; it says if there is something elsewhere."""
@@ -180,6 +186,12 @@ def load_array(spec: str, *, tensor: str | None = None) -> NDArray[Any]:
     """One whole array from `FILE`, `FILE:TENSOR` or `-`."""
     with open_source(spec, tensor=tensor) as source:
         return source.read()
+
+
+def load_positions(spec: str) -> NDArray[Any]:
+    """The positions in a file: its only tensor, or `position_ids` among several, as `pe gen position-ids` writes them."""
+    with open_source(spec) as source:
+        return source.read(POSITION_IDS if source.unnamed and POSITION_IDS in source.tensors else None)
 
 
 def split_spec(spec: str) -> tuple[str, str | None]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 
@@ -40,3 +42,27 @@ def test_lost_names_are_told_where_they_are_lost(
     (tmp_path / "graph.txt").write_text("a b\nb c\n")
     done = pe("gen", "laplacian", "graph.txt", "-k", "1", *words)
     assert (b"carry no names" in done.stderr) == warns
+
+
+def test_position_numbers_feed_positions_as_they_are_written(pe: Any, tmp_path: Path) -> None:
+    ids = tmp_path / "ids.safetensors"
+    pe(
+        "gen",
+        "position-ids",
+        "--scheme",
+        "mrope",
+        "--segments",
+        "text:2,image:1x4x4",
+        "--merge",
+        "2",
+        "-o",
+        ids,
+    )
+    rope = ("gen", "rope", "--dim", "12", "--sections", "2,2,2")
+    table = np.load(io.BytesIO(pe(*rope, "--positions", f"@{ids}", "--format", "npy").stdout))
+    text = np.load(io.BytesIO(pe(*rope, "--positions", "0,1", "--format", "npy").stdout))
+    assert table.shape == (6, 12)
+    np.testing.assert_array_equal(table[:2], text)
+    mask = ("gen", "position-ids", "--scheme", "from-mask", "--mask")
+    np.save(tmp_path / "mask.npy", np.array([False, True, True]))
+    assert pe(*mask, "011").stdout == pe(*mask, tmp_path / "mask.npy").stdout
