@@ -37,12 +37,14 @@ _pe() {
                 --positions) return ;;
                 --shard) return ;;
                 --prefix-rows) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--dim --style --base --padding-idx --grid --normalize --no-normalize --base-size --interpolation-scale --compute --dtype --len --positions --shard --prefix-rows --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--dim --style --base --padding-idx --grid --normalize --no-normalize --base-size --interpolation-scale --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen fourier")
             case "$previous" in
                 --style) COMPREPLY=($(compgen -W "nerf perceiver gaussian" -- "$current")); return ;;
@@ -56,13 +58,15 @@ _pe() {
                 --positions) return ;;
                 --shard) return ;;
                 --prefix-rows) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--style --num-bands --include-input --no-include-input --pi --no-pi --log-sampling --no-log-sampling --max-resolution --scale --seed --matrix --sin-first --no-sin-first --grid --len --positions --shard --prefix-rows --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--style --num-bands --include-input --no-include-input --pi --no-pi --log-sampling --no-log-sampling --max-resolution --scale --seed --matrix --sin-first --no-sin-first --grid --len --positions --shard --prefix-rows --workers --dask --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen timestep")
             case "$previous" in
                 --dim) return ;;
@@ -75,12 +79,14 @@ _pe() {
                 --positions) return ;;
                 --shard) return ;;
                 --prefix-rows) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--dim --flip-sin-to-cos --no-flip-sin-to-cos --downscale-freq-shift --scale --max-period --compute --dtype --len --positions --shard --prefix-rows --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--dim --flip-sin-to-cos --no-flip-sin-to-cos --downscale-freq-shift --scale --max-period --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen learned")
             case "$previous" in
                 --dim) return ;;
@@ -92,13 +98,15 @@ _pe() {
                 --positions) return ;;
                 --shard) return ;;
                 --prefix-rows) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--dim --init --std --cut --seed --len --positions --shard --prefix-rows --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--dim --init --std --cut --seed --len --positions --shard --prefix-rows --workers --dask --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen t5")
             case "$previous" in
                 --table) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
@@ -128,12 +136,14 @@ _pe() {
                 --positions) return ;;
                 --shard) return ;;
                 --prefix-rows) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--dim --style --bidirectional --causal --clamp-len --base --dtype --len --positions --shard --prefix-rows --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--dim --style --bidirectional --causal --clamp-len --base --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen shaw")
             case "$previous" in
                 --max-distance) return ;;
@@ -274,7 +284,7 @@ _pe() {
                 --partial) return ;;
                 --sections) return ;;
                 --axes) return ;;
-                --axis-style) COMPREPLY=($(compgen -W "qwen-vision step3-vision inkling-vision kimi-vision pixtral gemma4-vision sam eva02 pe-vision dinov3 llama4-vision vjepa2 flux wan cogvideox hunyuan-video qwen-image ltx ernie-vl qwen2-vl qwen3-vl glm-v kimi mistral3 gemma4 sam2 sam3 eva llama4 flux1 ltx-video" -- "$current")); return ;;
+                --axis-style) COMPREPLY=($(compgen -W "qwen-vision step3-vision inkling-vision muse-vision kimi-vision pixtral gemma4-vision sam eva02 pe-vision dinov3 llama4-vision vjepa2 flux wan cogvideox hunyuan-video qwen-image ltx ernie-vl qwen2-vl qwen3-vl glm-v kimi mistral3 gemma4 sam2 sam3 eva llama4 flux1 ltx-video" -- "$current")); return ;;
                 --ref-grid) return ;;
                 --grid) return ;;
                 --compute) COMPREPLY=($(compgen -W "exact float32" -- "$current")); return ;;
@@ -283,12 +293,14 @@ _pe() {
                 --positions) return ;;
                 --shard) return ;;
                 --prefix-rows) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--preset --dim --base --layout --scaling --factor --original-len --seq-len --beta-fast --beta-slow --truncate --no-truncate --mscale --mscale-all-dim --attention-factor --low-freq-factor --high-freq-factor --short-factor --long-factor --policy --mixed-b --partial --sections --interleave-sections --no-interleave-sections --axes --axis-style --ref-grid --grid --compute --dtype --len --positions --shard --prefix-rows --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--preset --dim --base --layout --scaling --factor --original-len --seq-len --beta-fast --beta-slow --truncate --no-truncate --mscale --mscale-all-dim --attention-factor --low-freq-factor --high-freq-factor --short-factor --long-factor --policy --mixed-b --partial --sections --interleave-sections --no-interleave-sections --axes --axis-style --ref-grid --grid --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen xpos")
             case "$previous" in
                 --dim) return ;;
@@ -302,12 +314,14 @@ _pe() {
                 --positions) return ;;
                 --shard) return ;;
                 --prefix-rows) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--dim --base --scale-base --gamma --seq-len --layout --dtype --len --positions --shard --prefix-rows --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--dim --base --scale-base --gamma --seq-len --layout --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen deberta")
             case "$previous" in
                 --position-buckets) return ;;
@@ -448,6 +462,9 @@ _pe() {
                 --pad) COMPREPLY=($(compgen -W "zero nan error" -- "$current")); return ;;
                 --solver) COMPREPLY=($(compgen -W "auto dense lanczos shift-invert cg" -- "$current")); return ;;
                 --seed) return ;;
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --weights) return ;;
                 --num-nodes) return ;;
                 --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
@@ -458,12 +475,17 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="-k --k --norm --drop --components --isolated --multiplet --sign --vec-norm --pad --solver --seed --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="-k --k --norm --drop --components --isolated --multiplet --sign --vec-norm --pad --solver --seed --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen random-walk")
             case "$previous" in
                 --steps) return ;;
+                --times) return ;;
+                --ppr) return ;;
                 --loops) COMPREPLY=($(compgen -W "keep drop" -- "$current")); return ;;
                 --space-dim) return ;;
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --weights) return ;;
                 --num-nodes) return ;;
                 --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
@@ -474,12 +496,16 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--steps --loops --space-dim --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--steps --times --ppr --loops --space-dim --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen rrwp")
             case "$previous" in
                 --steps) return ;;
+                --ppr) return ;;
                 --loops) COMPREPLY=($(compgen -W "keep drop" -- "$current")); return ;;
                 --form) COMPREPLY=($(compgen -W "sparse dense" -- "$current")); return ;;
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --weights) return ;;
                 --num-nodes) return ;;
                 --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
@@ -490,13 +516,16 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--steps --loops --form --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--steps --ppr --loops --form --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen heat-kernel")
             case "$previous" in
                 --times) return ;;
                 --norm) COMPREPLY=($(compgen -W "none sym" -- "$current")); return ;;
                 --drop) COMPREPLY=($(compgen -W "zeros none" -- "$current")); return ;;
                 --space-dim) return ;;
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --weights) return ;;
                 --num-nodes) return ;;
                 --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
@@ -507,11 +536,14 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--times --norm --drop --space-dim --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--times --norm --drop --space-dim --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen shortest-path")
             case "$previous" in
                 --limit) return ;;
                 --unreachable) return ;;
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --weights) return ;;
                 --num-nodes) return ;;
                 --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
@@ -522,9 +554,12 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--weighted --no-weighted --limit --unreachable --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--weighted --no-weighted --limit --unreachable --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen resistance-distance")
             case "$previous" in
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --weights) return ;;
                 --num-nodes) return ;;
                 --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
@@ -535,7 +570,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--commute --no-commute --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--commute --no-commute --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen magnetic")
             case "$previous" in
                 -k|--k) return ;;
@@ -548,6 +583,9 @@ _pe() {
                 --pad) COMPREPLY=($(compgen -W "zero nan error" -- "$current")); return ;;
                 --parts) COMPREPLY=($(compgen -W "complex split" -- "$current")); return ;;
                 --solver) COMPREPLY=($(compgen -W "auto dense lanczos shift-invert cg" -- "$current")); return ;;
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --weights) return ;;
                 --num-nodes) return ;;
                 --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
@@ -558,7 +596,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="-k --k --q --q-mode --norm --convention --isolated --multiplet --pad --parts --solver --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="-k --k --q --q-mode --norm --convention --isolated --multiplet --pad --parts --solver --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen axial")
             case "$previous" in
                 --shape) return ;;
@@ -572,12 +610,14 @@ _pe() {
                 --positions) return ;;
                 --shard) return ;;
                 --prefix-rows) return ;;
+                --workers) return ;;
+                --dask) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--shape --dims --combine --init --std --seed --expand --no-expand --dtype --len --positions --shard --prefix-rows --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--shape --dims --combine --init --std --seed --expand --no-expand --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
         "gen sparse-transformer")
             case "$previous" in
                 --len) return ;;
@@ -631,6 +671,7 @@ _pe() {
                 --layout) return ;;
                 --compute) return ;;
                 --grid) return ;;
+                --row-order) COMPREPLY=($(compgen -W "model raster" -- "$current")); return ;;
                 --table) COMPREPLY=($(compgen -W "encoding query-temperature rotated-layers" -- "$current")); return ;;
                 --len) return ;;
                 --q-len) return ;;
@@ -645,7 +686,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--component --layer-type --seq-len --layout --truncate --no-truncate --compute --grid --table --len --q-len --k-len --positions --shard --distances --prefix-rows --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--component --layer-type --seq-len --layout --truncate --no-truncate --compute --grid --row-order --table --len --q-len --k-len --positions --shard --distances --prefix-rows --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "inspect")
             case "$previous" in
                 --tensor) return ;;
@@ -654,7 +695,7 @@ _pe() {
                 --seq-len) return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--tensor --values --component --layer-type --seq-len --json --plot --force --help"; files=1 ;;
+            words=""; flags="--tensor --values --component --layer-type --seq-len --strict --json --plot --force --help"; files=1 ;;
         "extend")
             case "$previous" in
                 --len) return ;;
@@ -674,11 +715,13 @@ _pe() {
                 --preset) COMPREPLY=($(compgen -W "timm torch dinov2 jax torchvision swin beit long-clip longformer" -- "$current")); return ;;
                 --tensor) return ;;
                 --config) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+                --scaling) COMPREPLY=($(compgen -W "yarn linear ntk dynamic-ntk llama3" -- "$current")); return ;;
+                --factor) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--len --grid --from-grid --window --from-window --method --anchor --antialias --no-antialias --keep --alpha --prefix-rows --suffix-rows --offset --outliers --seed --preset --tensor --config --dry-run -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--len --grid --from-grid --window --from-window --method --anchor --antialias --no-antialias --keep --alpha --prefix-rows --suffix-rows --offset --outliers --seed --preset --tensor --config --scaling --factor --force-scaling --link --dry-run -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "diff")
             case "$previous" in
                 --atol) return ;;

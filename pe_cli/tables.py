@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -202,6 +202,35 @@ class RowTable(Table):
             raise PeError(f"a single row takes {row_bytes / 2**20:.0f} MiB: ask for a smaller --dim")
         rows = BLOCK_BYTES // row_bytes
         return max(1, rows - rows % BLOCK_ROWS or rows)
+
+
+class JoinedTables(Table):
+    """Several tables in one file: the tensors of `tables["a"]` are called `a.NAME`."""
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self._tables = dict(tables)
+        self.facts = {label: table.facts for label, table in tables.items()}
+        self._own = {
+            f"{label}.{name}": (label, name) for label, table in tables.items() for name in table.specs
+        }
+        self.specs = {
+            joined: replace(tables[label].specs[name], name=joined)
+            for joined, (label, name) in self._own.items()
+        }
+
+    @property
+    def warnings(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(f"{label}: {said}" for label, table in self._tables.items() for said in table.warnings)
+
+    def blocks(self, names: tuple[str, ...]) -> Iterator[Block]:
+        for label, table in self._tables.items():
+            wanted = tuple(own for joined, (of, own) in self._own.items() if of == label and joined in names)
+            for block in table.blocks(wanted) if wanted else ():
+                yield Block(f"{label}.{block.name}", block.start, block.rows)
+
+    def sample(self, rows: int) -> dict[str, NDArray[Any]]:
+        samples = {label: table.sample(rows) for label, table in self._tables.items()}
+        return {joined: samples[label][name] for joined, (label, name) in self._own.items()}
 
 
 def renamed(tensors: Mapping[str, Any], key: str | None) -> dict[str, str]:

@@ -16,14 +16,17 @@ from pe_cli.commands import gen, options
 from pe_cli.commands.emit import Request, emit
 from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.files.sources import load_positions
-from pe_cli.models import Resolved, resolve
+from pe_cli.models import Resolved
+from pe_cli.models.axes import measures_grid
 from pe_cli.models.extra_tables import FUNCTIONS
+from pe_cli.models.resolve import ALL_LAYERS, resolve_every
 from pe_cli.models.resolved import EVERY_LENGTH
 from pe_cli.numerics.dtypes import FLOATS
 from pe_cli.render.console import INDENT, spell
-from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
+from pe_cli.tables import JoinedTables, RowTable, Table, WholeTable, as_tensors
 
 ENCODING_TABLE = "encoding"
+ROW_ORDERS = ("model", "raster")
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ class Which:
     layer_type: Annotated[
         str | None,
         typer.Option(
-            "--layer-type", metavar="NAME", help="Where layer types differ: full_attention, encoder, …"
+            "--layer-type",
+            metavar="NAME",
+            help="Where layer types differ: full_attention, encoder, …; all writes each as LAYER_TYPE.NAME.",
         ),
     ] = None
     seq_len: Annotated[
@@ -81,6 +86,15 @@ class Which:
             "--grid", metavar="HxW", help="Rows are the cells of this grid (vision towers, M-RoPE)."
         ),
     ] = None
+    row_order: Annotated[
+        str,
+        typer.Option(
+            "--row-order",
+            metavar="NAME",
+            help="Of the cells of a grid: model, as its attention holds them, or raster, row by row.",
+            autocompletion=lambda: list(ROW_ORDERS),
+        ),
+    ] = "model"
     table: Annotated[
         str,
         typer.Option(
@@ -118,28 +132,47 @@ def model_command(**values: Any) -> None:
     naming: options.Naming = options.take(options.Naming, values)
     output: options.Output = options.take(options.Output, values)
     rows: Rows = options.take(Rows, values)
-    resolved = resolve(
+    if naming.dtype is not None and naming.dtype not in FLOATS:
+        raise no_such("dtype", naming.dtype, FLOATS)
+    if which.row_order not in ROW_ORDERS:
+        raise no_such("row order", which.row_order, ROW_ORDERS)
+    every = resolve_every(
         which.config,
         component=which.component,
         layer_type=which.layer_type,
         seq_len=which.seq_len,
         truncate=which.truncate,
     )
-    if naming.dtype is not None and naming.dtype not in FLOATS:
-        raise no_such("dtype", naming.dtype, FLOATS)
+    made = {label: _table(resolved, which, rows, naming) for label, resolved in every.items()}
+    first = next(iter(every.values()))
+    if which.layer_type == ALL_LAYERS:
+        table: Table = JoinedTables({str(label): one for label, (one, _) in made.items()})
+        arguments: dict[str, Any] = {str(label): given for label, (_, given) in made.items()}
+        origins = {f"{label}.{name}": of for label, one in every.items() for name, of in one.origins.items()}
+        warnings = tuple(dict.fromkeys(said for one in every.values() for said in one.warnings))
+    else:
+        table, arguments = made[which.layer_type]
+        origins, warnings = first.origins, first.warnings
+    name = first.encoding if which.table == ENCODING_TABLE else which.table
+    command = shlex.join(_command_words(which, rows, naming))
+    remarks = tuple(remark for label, one in every.items() for remark in _remarks(one, made[label][1]))
+    more = {"unread": list(dict.fromkeys(key for one in every.values() for key in one.unread))}
+    emit(Request(name, table, command, arguments, output, origins, warnings, remarks, more))
+
+
+def _table(
+    resolved: Resolved, which: Which, rows: Rows, naming: options.Naming
+) -> tuple[Table, dict[str, Any]]:
+    """The table asked for, and its arguments."""
     arguments = _with_options(resolved, which, rows)
     if which.table == ENCODING_TABLE:
-        table = _encoding_table(resolved, arguments, rows, naming)
+        table = _encoding_table(resolved, arguments, rows, naming, raster=which.row_order == "raster")
     else:
         table, arguments = _extra_table(resolved, which.table, rows, naming)
     if resolved.origins.get("policy") == EVERY_LENGTH:
         table.warnings = ()  # that long factors have a short side, which these do not
     table.facts = {**table.facts, **_model_facts(resolved)}
-    name = resolved.encoding if which.table == ENCODING_TABLE else which.table
-    command = shlex.join(_command_words(which, rows, naming))
-    remarks = tuple(_remarks(resolved, arguments))
-    more = {"unread": list(resolved.unread)}
-    emit(Request(name, table, command, arguments, output, resolved.origins, resolved.warnings, remarks, more))
+    return table, arguments
 
 
 def _with_options(resolved: Resolved, which: Which, rows: Rows) -> dict[str, Any]:
@@ -158,20 +191,62 @@ def _with_options(resolved: Resolved, which: Which, rows: Rows) -> dict[str, Any
         if "grid" not in taken:
             raise PeError(f"--grid {which.grid}: this model uses {resolved.encoding}, which has no grid")
         arguments["grid"] = positions.parse_grid(which.grid)
-    elif rows.positions is not None or rows.len is not None:
+    elif resolved.axes == 1 and (rows.positions is not None or rows.len is not None):
         arguments.pop("grid", None)
+    if which.row_order != "model" and resolved.axes == 1:
+        raise PeError(
+            f"--row-order {which.row_order}: this model has no grid of patches, its rows are positions"
+        )
     return arguments
 
 
 def _encoding_table(
-    resolved: Resolved, arguments: dict[str, Any], rows: Rows, naming: options.Naming
+    resolved: Resolved, arguments: dict[str, Any], rows: Rows, naming: options.Naming, *, raster: bool
 ) -> Table:
     encoding = gen.Encoding(resolved.encoding)
     if "dtype" in encoding.parameters and naming.dtype is not None:
         arguments["dtype"] = naming.dtype
     chosen = _chosen_rows(encoding, rows)
     dtype = None if "dtype" in encoding.parameters else naming.dtype
-    return gen.build(encoding, arguments, chosen, dtype=dtype, name=naming.name)
+    if resolved.axes == 1:
+        return gen.build(encoding, arguments, chosen, dtype=dtype, name=naming.name)
+    return _table_of_cells(resolved, encoding, arguments, chosen, naming, raster=raster)
+
+
+def _table_of_cells(
+    resolved: Resolved,
+    encoding: gen.Encoding,
+    arguments: dict[str, Any],
+    rows: options.RowChoice,
+    naming: options.Naming,
+    *,
+    raster: bool,
+) -> Table:
+    """The table of a model whose positions have several coordinates: cells of a grid, or places of an array."""
+    where = None
+    if rows.positions is not None:
+        if rows.len is not None:
+            raise PeError("--len and --positions both say which rows: give one of them")
+        where = positions.parse(rows.positions, load_positions)
+        if where.block(0, 0).ndim == 2 and not measures_grid(arguments):
+            arguments.pop("grid", None)
+    function, taken, count = resolved.by_rows(encoding.function, arguments, raster=raster)
+    if where is None:
+        constants = None if count else gen.same_for_every_position(encoding, arguments)
+        if constants is not None:
+            return WholeTable(constants, None, naming.name)
+        if count is None:
+            raise PeError("which rows? Give --grid HxW, or --positions @FILE with coordinates")
+        where = positions.first(count if rows.len is None else rows.len)
+    if rows.prefix_rows:
+        raise PeError(
+            f"--prefix-rows {rows.prefix_rows}: rows of zeros would wipe these tokens out of a rotary table"
+        )
+    shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
+    table = RowTable(encoding.name, function, taken, where, None, naming.name, 0, shard)
+    if count is not None and where.block(0, 0).ndim == 1:
+        table.facts = {**table.facts, "row_order": resolved.order_of_rows(raster=raster)}
+    return table
 
 
 def _chosen_rows(encoding: gen.Encoding, rows: Rows) -> Any:

@@ -56,11 +56,6 @@ class Source:
             )
         return next(iter(self.tensors.values()))
 
-    @property
-    def unnamed(self) -> bool:
-        """Whether no tensor was named with the file."""
-        return self._tensor is None
-
     def require_tensors(self) -> None:
         """An error where there is nothing to read; it says if there is something elsewhere."""
         if self.tensors:
@@ -191,7 +186,7 @@ def load_array(spec: str, *, tensor: str | None = None) -> NDArray[Any]:
 def load_positions(spec: str) -> NDArray[Any]:
     """The positions in a file: its only tensor, or `position_ids` among several, as `pe gen position-ids` writes them."""
     with open_source(spec) as source:
-        return source.read(POSITION_IDS if source.unnamed and POSITION_IDS in source.tensors else None)
+        return source.read(POSITION_IDS if source.named is None and POSITION_IDS in source.tensors else None)
 
 
 def split_spec(spec: str) -> tuple[str, str | None]:

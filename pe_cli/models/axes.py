@@ -1,58 +1,124 @@
-"""Several axes: the sections of M-RoPE, and the tables of vision towers."""
+"""Several axes: the sections of M-RoPE, and the tables of vision towers with the order in which they hold their patches."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pe_cli.errors import PeError, no_such
 from pe_cli.models.layers import Rope
-from pe_cli.models.resolved import KeyLedger, Setting
+from pe_cli.models.model_types import data
+from pe_cli.models.resolved import KeyLedger, RowOrder, Setting
 
-# The form of each rotary module that is not the common one (rows, then columns, repeated by halves).
 COMMON_STYLE = "qwen-vision"
-STYLES = {
-    "PixtralVisionRotaryEmbedding": "pixtral",
-    "Kimi_K25VisionRotaryEmbedding": "kimi-vision",
-    "Gemma4VisionRotaryEmbedding": "gemma4-vision",
-    "Sam2VideoVisionRotaryEmbedding": "sam",
-    "Sam3ViTRotaryEmbedding": "sam",
-    "Sam3TrackerVideoVisionRotaryEmbedding": "sam",
-    "EdgeTamVideoVisionRotaryEmbedding": "sam",
-    "Inkling2VisionRotaryEmbedding": "inkling-vision",
-    "Step3p7VisionRotaryEmbedding": "step3-vision",
-    "Llama4VisionRotaryEmbedding": "llama4-vision",
-    "DINOv3ViTRopePositionEmbedding": "dinov3",
-    "Sapiens2RopePositionEmbedding": "dinov3",
-    "EomtDinov3RotaryEmbedding": "dinov3",
-    "VJEPA2RopeAttention": "vjepa2",
-}
-# Modules that give each of three axes a third of the head, rounded down to pairs, and pass the rest.
-THIRDS = frozenset({"MiniMaxM3VLVisionRotaryEmbedding"})
+MEASURED = frozenset({"dinov3"})
 ERNIE = frozenset({"Ernie4_5_VLMoeTextRotaryEmbedding"})
 # XD-RoPE of HunYuan-VL divides columns, not pairs, so unequal positions do not make a rotation.
 NOT_BY_PAIRS = frozenset({"HunYuanVLRotaryEmbedding"})
 
 
-def is_axial(ledger: KeyLedger) -> bool:
-    """Whether the tables have coordinates instead of positions."""
-    return ledger.known.axial or ledger.known.module in STYLES
+@dataclass(frozen=True)
+class Tower:
+    """What `data/towers.json` says of a rotary module that has coordinates instead of positions.
+
+    style : the published form (`--axis-style`); null where three axes have a third of the head each
+    cells : whether rows are cells of any grid, in the order that `block`, `window` and `class_row` say; else the form
+        itself counts them, row by row
+    block : [key, default] of the patches on each side that are merged later, and are held together
+    window : [key, default, unit] of the side of the windows in which they are held; the unit is patches or pixels
+    class_row : where the row of the class token is, which does not turn: first or last
+    layers : label of each table that the layers have, with its grid: `sides` [key, default] of [width, height], `side` of
+        a square, or that of the image, whose cells are `measured_in` those of a square
+    volume : [key, default] of frames, frames in a tube, image side and patch side, where three axes have one grid
+    note : what else to know
+    """
+
+    style: str | None = COMMON_STYLE
+    cells: bool = True
+    block: tuple[str, int] | None = None
+    window: tuple[str, int, str] | None = None
+    class_row: str = ""
+    layers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    volume: tuple[tuple[str, int], ...] = ()
+    note: str = ""
 
 
-def axial_arguments(ledger: KeyLedger, dim: int) -> dict[str, Any]:
-    """The arguments of `rope` for a vision tower: the form, and the grid where the sizes are known."""
-    module, source = ledger.known.module, f"{ledger.known.module}, {ledger.known.source}"
+def tower(ledger: KeyLedger) -> Tower | None:
+    """What is known of the module where its tables have coordinates instead of positions, else None."""
+    entry = data("towers").get(ledger.known.module)
+    if entry is not None:
+        return Tower(**entry)
+    return Tower() if ledger.known.axial else None
+
+
+def tower_labels(ledger: KeyLedger) -> tuple[str, ...]:
+    """The layer types of a vision tower that have tables of their own."""
+    known = tower(ledger)
+    return tuple(label for label in known.layers if label) if known else ()
+
+
+def tower_label(ledger: KeyLedger, known: Tower, asked: str | None) -> str | None:
+    """The layer type meant. Raises PeError where there are several and none was named, or one that there is not."""
+    labels = [label for label in known.layers if label]
+    if asked is None and len(labels) > 1:
+        raise PeError(
+            f"{ledger.config.file}: this model has a table for each layer type, choose one with --layer-type: {', '.join(labels)}"
+        )
+    if asked is not None and asked not in labels:
+        if labels:
+            raise no_such("layer type", asked, labels)
+        raise PeError(
+            f"{ledger.config.file}: one table serves all layers of this model; leave --layer-type {asked} out"
+        )
+    return asked
+
+
+def axial_arguments(ledger: KeyLedger, known: Tower, dim: int, label: str | None) -> dict[str, Any]:
+    """The arguments of `rope` for a vision tower: the form, and the grid where the configuration fixes it."""
+    source = f"{ledger.known.module}, {ledger.known.source}"
     found: dict[str, Any] = {}
-    if module in THIRDS:
+    if known.style is None:
         third = 2 * (dim // 3 // 2)
         found |= {"dim": 3 * third, "axes": (third,) * 3}
         ledger.origins["axes"] = f"{source}: a third of the head each, {dim - 3 * third} channels pass"
     else:
-        found["axis_style"] = STYLES.get(module, COMMON_STYLE)
+        found["axis_style"] = known.style
         ledger.origins["axis_style"] = source
-    grid = _grid(ledger)
+    if known.note:
+        ledger.note(known.note)
+    grid = _grid(ledger, known, label)
     if grid is not None:
         found["grid"] = grid
+    measured = known.layers.get(label or "", {}).get("measured_in")
+    if measured is not None:
+        side = ledger.whole(taken(ledger, *measured))
+        found["ref_grid"] = (side, side)
+        ledger.origins["ref_grid"] = f"{source}: positions in units of {measured[0]} cells"
     return found
+
+
+def tower_row_order(ledger: KeyLedger, known: Tower) -> RowOrder | None:
+    """The order in which the tower holds its patches; None where the form itself counts them, row by row."""
+    if not known.cells:
+        return None
+    block = ledger.whole(taken(ledger, *known.block)) if known.block else 1
+    window = 0
+    if known.window:
+        key, default, unit = known.window
+        window = ledger.whole(taken(ledger, key, default))
+        if unit == "pixels":
+            window //= block * ledger.whole(taken(ledger, "patch_size", 14))
+        if window < 1:
+            raise PeError(
+                f"{ledger.config.file}: {ledger.config.key(key)} is smaller than a block of patches"
+            )
+    return RowOrder(block, window, known.class_row)
+
+
+def taken(ledger: KeyLedger, key: str, default: Any) -> Setting:
+    """A setting, or the default of the model class."""
+    return ledger.geometry_like(key) or Setting(default, ledger.known.described(), assumed=True)
 
 
 def axis_count(parameters: dict[str, Any]) -> int:
@@ -62,9 +128,31 @@ def axis_count(parameters: dict[str, Any]) -> int:
     return 3 if parameters["axis_style"] == "vjepa2" else 2
 
 
-def _grid(ledger: KeyLedger) -> tuple[int, ...] | None:
-    image, patch = ledger.geometry_like("image_size"), ledger.geometry_like("patch_size")
-    return None if image is None or patch is None else grid_of(ledger, image, patch)
+def measures_grid(arguments: Mapping[str, Any]) -> bool:
+    """Whether the form needs the grid also where coordinates are given, since it measures them against it."""
+    return "ref_grid" in arguments or arguments.get("axis_style") in MEASURED
+
+
+def _grid(ledger: KeyLedger, known: Tower, label: str | None) -> tuple[int, ...] | None:
+    layer = known.layers.get(label or "", {})
+    if "sides" in layer:
+        found = taken(ledger, *layer["sides"])
+        sides = [int(side) for side in ledger.numbers(found)]
+        if len(sides) != 2:
+            raise ledger.wrong(found, "a list of width and height", "[64, 64]")
+        ledger.origins["grid"] = found.origin
+        return sides[1], sides[0]
+    if "side" in layer:
+        found = taken(ledger, *layer["side"])
+        ledger.origins["grid"] = found.origin
+        return ledger.whole(found), ledger.whole(found)
+    if known.volume:
+        frames, tube, image, patch = (ledger.whole(taken(ledger, *pair)) for pair in known.volume)
+        names = [key for key, _ in known.volume]
+        ledger.origins["grid"] = "{} / {}, {} / {} on each side".format(*names)
+        return frames // tube, image // patch, image // patch
+    image_size, patch_size = ledger.geometry_like("image_size"), ledger.geometry_like("patch_size")
+    return None if image_size is None or patch_size is None else grid_of(ledger, image_size, patch_size)
 
 
 def grid_of(ledger: KeyLedger, image: Setting, patch: Setting) -> tuple[int, ...]:

@@ -7,15 +7,23 @@ import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from inspect import signature
-from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from pe_cli.catalogue import load
 from pe_cli.errors import PeError, no_such
 from pe_cli.models import extra_tables, layers, scalings, sizes
-from pe_cli.models.axes import axial_arguments, axis_count, is_axial, section_arguments
+from pe_cli.models.axes import (
+    axial_arguments,
+    axis_count,
+    measures_grid,
+    section_arguments,
+    tower,
+    tower_label,
+    tower_labels,
+    tower_row_order,
+)
 from pe_cli.models.configuration import Configuration, choose
 from pe_cli.models.diffusion import CLASS_KEY, resolve_denoiser
 from pe_cli.models.model_types import data, has_schemes, is_misspelt, known_types
@@ -119,11 +127,41 @@ def resolve_configuration(
     return _rotary(ledger, layer_type, seq_len, truncate)
 
 
+ALL_LAYERS = "all"
+
+
+def resolve_every(
+    spec: str, *, component: str | None = None, layer_type: str | None = None, **options: Any
+) -> dict[str | None, Resolved]:
+    """`resolve` by layer type: that of the one asked for, or with `all` those of every layer type that has a table."""
+    if layer_type != ALL_LAYERS:
+        return {layer_type: resolve(spec, component=component, layer_type=layer_type, **options)}
+    if is_gguf(spec):
+        from pe_cli.models.gguf import layer_labels
+
+        labels = [label for label in layer_labels(spec) if label]
+        every: dict[str | None, Resolved] = {
+            label: resolve(spec, component=component, layer_type=label, **options) for label in labels
+        }
+    else:
+        config = read_configuration(spec)
+        labels = [] if CLASS_KEY in config.values else list(layer_types(choose(config, component)[0]))
+        every = {
+            label: resolve_configuration(config, component=component, layer_type=label, **options)
+            for label in labels
+        }
+    if not every:
+        raise PeError(f"{spec}: one table serves all layers of this model; leave --layer-type all out")
+    return every
+
+
 def layer_types(config: Configuration) -> tuple[str, ...]:
     """The layer types of a configuration that have a table."""
     ledger = KeyLedger(config)
     if has_schemes(config.model_type):
         return labels_of(config.model_type)
+    if tower(ledger) is not None:
+        return tower_labels(ledger)
     return tuple(label for label, rope in layers.layer_tables(ledger).items() if label and rope is not None)
 
 
@@ -131,15 +169,19 @@ def _rotary(
     ledger: KeyLedger, layer_type: str | None, seq_len: int | None, truncate: bool | None
 ) -> Resolved:
     tables = layers.layer_tables(ledger)
-    label = layers.label_of(ledger, tables, layer_type)
+    vision = tower(ledger)
+    vision_label = tower_label(ledger, vision, layer_type) if vision else None
+    label = layers.label_of(ledger, tables, None if vision else layer_type)
     parameters, scaled = _rope_arguments(ledger, tables, label, seq_len, truncate)
+    if vision is not None:
+        parameters |= axial_arguments(ledger, vision, parameters["dim"], vision_label)
+    order = tower_row_order(ledger, vision) if vision else None
     extra, pairing = extra_tables.tables(ledger, tables), _pairing(ledger)
     _read_other_layers(ledger, tables, label)
     unread = unread_keys(ledger, unscaled="scaling" not in parameters)
     _judge(ledger, unread)
     if seq_len is not None and not scaled and not unread:
         ledger.note(_same_at_every_length(seq_len))
-    axial = is_axial(ledger)
     longest = ledger.geometry("max_position_embeddings")
     longest_len = ledger.whole(longest) if longest else None
     trained, trained_origin = _trained_length(ledger, parameters, longest_len)
@@ -150,15 +192,17 @@ def _rotary(
         origins=ledger.origins,
         model_type=ledger.config.model_type,
         component=ledger.config.path,
-        layer_type=label,
-        layer_types=tuple(n for n, r in tables.items() if n is not None and r is not None),
+        layer_type=vision_label if vision else label,
+        layer_types=tower_labels(ledger)
+        or tuple(n for n, r in tables.items() if n is not None and r is not None),
         max_position=longest_len,
         trained_length=trained,
         trained_origin=trained_origin,
         warnings=tuple(ledger.warnings),
         notes=tuple(ledger.notes),
         extra_tables=extra,
-        axes=axis_count(parameters) if axial else 1,
+        axes=axis_count(parameters) if vision else 1,
+        row_order=order,
         unread=unread,
         pairing=pairing,
     )
@@ -177,7 +221,7 @@ def _rope_arguments(
     name, _ = scalings.scaling_type(ledger, rope)
     dim, partial = sizes.width(ledger, rope, label, name)
     parameters: dict[str, Any] = {"dim": dim, "base": sizes.base(ledger, rope, label)}
-    axial = is_axial(ledger)
+    axial = tower(ledger) is not None
     if dim % 2 and not axial and partial is None:
         # An odd width has (width + 1) / 2 pairs and the odd number in its exponents.
         parameters |= {"dim": 2 * dim, "partial": 0.5}
@@ -197,9 +241,7 @@ def _rope_arguments(
     latent_off = ledger.known.fields.get("qk_rope_head_dim") and sizes.is_latent_off(ledger)
     parameters["layout"] = ledger.config.layout or ("half" if latent_off else ledger.known.layout)
     ledger.origins["layout"] = _layout_origin(ledger)
-    if axial:
-        parameters |= axial_arguments(ledger, dim)
-    else:
+    if not axial:
         parameters |= section_arguments(ledger, rope, dim)
     return parameters, name in scalings.BY_LENGTH
 
@@ -343,6 +385,7 @@ def from_config(
     component: str | None = None,
     layer_type: str | None = None,
     seq_len: int | None = None,
+    row_order: Literal["model", "raster"] = "model",
     **options: Any,
 ) -> Tensors:
     """The table of a model at `positions`, as `pe gen model` makes it.
@@ -357,6 +400,7 @@ def from_config(
     component : dotted name of a nested configuration, for composite models.
     layer_type : for models whose layer types have tables of their own.
     seq_len : length served, where the table depends on it (dynamic NTK, LongRoPE).
+    row_order : of the cells of a grid: "model", as its attention holds them, or "raster", row by row.
     options : arguments of the encoding that replace those of the model, such as layout="half" or dtype="float64".
 
     Returns
@@ -381,9 +425,15 @@ def from_config(
         if name not in taken:
             raise no_such(f"option of {resolved.encoding}", name, taken)
     arguments = {**resolved.parameters, **options}
-    if positions is not None and "grid" not in options:
+    coordinates = positions is not None and np.asarray(positions).ndim == 2
+    if (
+        positions is not None
+        and "grid" not in options
+        and (resolved.axes == 1 or (coordinates and not measures_grid(arguments)))
+    ):
         arguments.pop("grid", None)
-    made = function(**_rows(taken, positions, arguments), **arguments)
+    ordered, given, count = resolved.by_rows(function, arguments, raster=row_order == "raster")
+    made = ordered(**_rows(taken, positions, count), **given)
     tensors = made if isinstance(made, Tensors) else Tensors({resolved.encoding: made})
     # of LongRoPE's long factors: that they have a short side, which a file with one list has not
     said = () if resolved.origins.get("policy") == EVERY_LENGTH else tensors.warnings
@@ -392,12 +442,12 @@ def from_config(
     return Tensors(tensors, {**tensors.facts, **about}, (*said, *resolved.warnings))
 
 
-def _rows(taken: Collection[str], positions: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The argument, or the two, that say which rows."""
+def _rows(taken: Collection[str], positions: Any, count: int | None) -> dict[str, Any]:
+    """The argument, or the two, that say which rows; all `count` of the grid where none are given."""
     if positions is None:
-        if not arguments.get("grid"):
+        if count is None:
             raise PeError("positions are None: that is for a grid; give positions, or grid=(H, W)")
-        positions = np.arange(prod(arguments["grid"]))
+        positions = np.arange(count)
     where = np.asarray(positions)
     if "positions" in taken:
         return {"positions": where}

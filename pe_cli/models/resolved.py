@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pe_cli.errors import PeError
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pe_cli.errors import PeError, parameter
 from pe_cli.models.configuration import Configuration
 from pe_cli.models.spellings import value_at
+from pe_cli.positions import spell
 
 EVERY_LENGTH = "at every length"  # origin of LongRoPE's policy where a file has one list of divisors
 # What other configurations call the same thing, tried after the model class's own name for it.
@@ -75,6 +79,85 @@ class LearnedTableError(PeError):
 
 
 @dataclass(frozen=True)
+class RowOrder:
+    """In which order a vision tower holds the patches of a grid, as it passes them to its attention.
+
+    block : patches on each side of the squares that are merged later and lie together; 1 is row by row
+    window : squares on each side of the windows that lie together, 0 where there are none; those at the right and at the
+        bottom may be smaller
+    class_row : first or last, where a row of the class token, which does not turn, is beside the patches
+    """
+
+    block: int = 1
+    window: int = 0
+    class_row: str = ""
+
+    def count(self, grid: tuple[int, ...]) -> int:
+        """How many rows there are."""
+        self._check(grid)
+        return math.prod(grid) + bool(self.class_row)
+
+    def coordinates(self, rows: ArrayLike, grid: tuple[int, ...], axes: int) -> NDArray[np.int64]:
+        """(n, axes) row and column, and with three axes the frame in front, of these rows of the table.
+
+        The class token lies at -1 on every axis, which is angle 0 in the forms that count from 1.
+        """
+        self._check(grid)
+        height, width = grid[-2:]
+        cells, per_frame = math.prod(grid), height * width
+        where = np.asarray(rows)
+        if where.dtype.kind not in "iu" or where.ndim != 1:
+            raise PeError("rows of a grid are whole numbers")
+        patch = where.astype(np.int64) - (self.class_row == "first")
+        token = patch == (-1 if self.class_row == "first" else cells) if self.class_row else patch != patch
+        outside = ~token & ((patch < 0) | (patch >= cells))
+        if outside.any():
+            raise PeError(
+                f"row {where[outside][0]} is outside of a grid of {spell(grid, 'x')}, which has {cells}"
+            )
+        frame, inner = np.divmod(patch, per_frame)
+        square, within = np.divmod(inner, self.block**2)
+        row, column = self._squares(square, height // self.block, width // self.block)
+        down, right = np.divmod(within, self.block)
+        found = [frame, row * self.block + down, column * self.block + right]
+        cell = np.stack(found[3 - axes :] if axes < 3 else found, axis=1)
+        cell[token] = -1
+        return cell
+
+    def _squares(
+        self, square: NDArray[np.int64], height: int, width: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Row and column of each square of one frame."""
+        if not self.window:
+            return np.divmod(square, width)
+        side = self.window
+        band, rest = np.divmod(square, side * width)
+        high = np.minimum(side, height - band * side)
+        across, rest = np.divmod(rest, side * high)
+        wide = np.minimum(side, width - across * side)
+        down, right = np.divmod(rest, wide)
+        return band * side + down, across * side + right
+
+    def _check(self, grid: tuple[int, ...]) -> None:
+        if not 2 <= len(grid) <= 3:
+            raise PeError(f"{parameter('grid')} {spell(grid, 'x')}: give HxW, or TxHxW for a video")
+        if any(side % self.block for side in grid[-2:]):
+            raise PeError(
+                f"{parameter('grid')} {spell(grid, 'x')}: the model merges squares of {self.block} x {self.block} patches, "
+                "so both sides are multiples of that"
+            )
+
+    def described(self) -> str:
+        """The order in words."""
+        square = f"{self.block}x{self.block} patches"
+        words = "row by row" if self.block == 1 else f"squares of {square}"
+        if self.window:
+            held = "patches" if self.block == 1 else f"squares of {square}"
+            words = f"windows of {self.window}x{self.window} {held}"
+        return f"{words}, class token {self.class_row}" if self.class_row else words
+
+
+@dataclass(frozen=True)
 class Resolved:
     """An encoding with its arguments, and where each of them came from.
 
@@ -87,6 +170,7 @@ class Resolved:
     unread : keys of the file that look like position settings and that nothing read
     pairing : half or adjacent: the channels that attention turns together
     axes : coordinates of a position; more than one in vision towers
+    row_order : how a vision tower orders the patches of a grid; None where that is row by row
     max_position : the length up to which the model says it works
     trained_length : that before any scaling; trained_origin : the key that states it, or how it was guessed
     """
@@ -108,6 +192,34 @@ class Resolved:
     axes: int = 1
     unread: tuple[str, ...] = ()
     pairing: str | None = None
+    row_order: RowOrder | None = None
+
+    def by_rows(
+        self, function: Callable[..., Any], arguments: Mapping[str, Any], *, raster: bool = False
+    ) -> tuple[Callable[..., Any], dict[str, Any], int | None]:
+        """The function of the rows of the table, its arguments, and how many rows the grid among them has.
+
+        Positions (n,) are row numbers in the order of the model, or with `raster` row by row; (n, axes) are coordinates.
+        """
+        grid = arguments.get("grid")
+        if not grid:
+            return function, dict(arguments), None
+        if self.row_order is None:
+            return function, dict(arguments), math.prod(grid)
+        order = RowOrder() if raster else self.row_order
+        count = order.count(grid)
+
+        def ordered(positions: ArrayLike, **options: Any) -> Any:
+            where = np.asarray(positions)
+            return function(
+                order.coordinates(where, grid, self.axes) if where.ndim == 1 else where, **options
+            )
+
+        return ordered, {name: value for name, value in arguments.items() if name != "grid"}, count
+
+    def order_of_rows(self, *, raster: bool = False) -> str:
+        """In which order the cells of a grid are, in words."""
+        return (self.row_order if self.row_order and not raster else RowOrder()).described()
 
 
 class KeyLedger:

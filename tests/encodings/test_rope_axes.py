@@ -14,6 +14,7 @@ from pe_cli.encodings.rope.axes import ALIASES, SECTION_ORDERS, STYLES, section_
 from pe_cli.errors import PeError
 
 H, W, T = 5, 7, 3
+X_FIRST = ("sam", "gemma4-vision")  # whose position ids are column and row
 ROWS, COLUMNS = (axis.ravel() for axis in np.indices((H, W)))
 CELLS = np.arange(H * W)
 VOLUME = np.arange(T * H * W)
@@ -29,11 +30,12 @@ def outer(coordinate: np.ndarray, w: np.ndarray) -> np.ndarray:
 TWO_AXES = {
     "qwen-vision": np.hstack([outer(ROWS, GEOMETRIC), outer(COLUMNS, GEOMETRIC)]),
     "step3-vision": np.hstack([outer(COLUMNS, GEOMETRIC), outer(ROWS, GEOMETRIC)]),
-    "inkling-vision": np.hstack([outer(COLUMNS, GEOMETRIC), outer(ROWS, GEOMETRIC)]),
-    "sam": np.hstack([outer(ROWS, GEOMETRIC), outer(COLUMNS, GEOMETRIC)]),
+    "inkling-vision": np.hstack([outer(COLUMNS + 1, GEOMETRIC), outer(ROWS + 1, GEOMETRIC)]),
+    "muse-vision": np.hstack([outer(COLUMNS + 1, GEOMETRIC), outer(ROWS + 1, GEOMETRIC)]),
+    "sam": np.hstack([outer(COLUMNS, GEOMETRIC), outer(ROWS, GEOMETRIC)]),
     "pe-vision": np.hstack([outer(COLUMNS + 1, GEOMETRIC), outer(ROWS + 1, GEOMETRIC)]),
     "eva02": np.hstack([outer(ROWS, GEOMETRIC), outer(COLUMNS, GEOMETRIC)]),
-    "gemma4-vision": np.hstack([outer(c, 100.0 ** (-np.arange(16) / 16)) for c in (ROWS, COLUMNS)]),
+    "gemma4-vision": np.hstack([outer(c, 100.0 ** (-np.arange(16) / 16)) for c in (COLUMNS, ROWS)]),
     "llama4-vision": np.hstack([outer(COLUMNS + 1, GEOMETRIC), outer(ROWS + 1, GEOMETRIC)]),
     "kimi-vision": np.stack([outer(COLUMNS, GEOMETRIC), outer(ROWS, GEOMETRIC)], axis=-1).reshape(H * W, 32),
     "pixtral": np.hstack(
@@ -79,6 +81,8 @@ def test_closed_forms(style: str) -> None:
     found = rope(positions, 2 * want.shape[1], grid=grid, **options)["freqs_cis"]
     np.testing.assert_allclose(found, np.exp(1j * want), atol=1e-10)
     coordinates = np.stack([ROWS, COLUMNS] if flat else [FRAME, ROW, COLUMN], axis=1)
+    if style in X_FIRST:
+        coordinates = coordinates[:, ::-1]
     if style == "qwen-image":
         coordinates = coordinates - [0, 3, 4]  # coordinates are taken as they are
     given = rope(coordinates, 2 * want.shape[1], grid=(H, W) if style == "dinov3" else None, **options)[
@@ -94,8 +98,8 @@ def test_every_style_is_tested() -> None:
 
 def test_gemma4_repeats_each_axis_by_itself() -> None:
     found = rope(CELLS, 64, axis_style="gemma4", layout="half", grid=(H, W))
-    rows, columns = np.hsplit(np.cos(TWO_AXES["gemma4-vision"]), 2)
-    np.testing.assert_allclose(found["cos"], np.hstack([rows, rows, columns, columns]), atol=1e-7)
+    columns, rows = np.hsplit(np.cos(TWO_AXES["gemma4-vision"]), 2)
+    np.testing.assert_allclose(found["cos"], np.hstack([columns, columns, rows, rows]), atol=1e-7)
 
 
 def test_llama4_has_a_row_for_the_class_token() -> None:
@@ -112,6 +116,15 @@ def test_eva02_rescales_to_its_reference_grid() -> None:
     found = rope(CELLS, 64, axis_style="pe-vision", layout="split", grid=(H, W), ref_grid=(16, 20))
     want = np.hstack([outer((COLUMNS + 1) / W * 20, GEOMETRIC), outer((ROWS + 1) / H * 16, GEOMETRIC)])
     np.testing.assert_allclose(found["cos"], np.cos(want), atol=1e-6)
+
+
+def test_sam_measures_the_cells_of_its_global_layers_in_those_of_a_window() -> None:
+    found = rope(CELLS, 64, axis_style="sam", layout="split", grid=(H, W), ref_grid=(3, 2))
+    want = np.hstack([outer(COLUMNS / W * 2, GEOMETRIC), outer(ROWS / H * 3, GEOMETRIC)])
+    np.testing.assert_allclose(found["cos"], np.cos(want), atol=1e-6)
+    cells = np.stack([COLUMNS, ROWS], axis=1)
+    given = rope(cells, 64, axis_style="sam", layout="split", grid=(H, W), ref_grid=(3, 2))
+    np.testing.assert_array_equal(given["cos"], found["cos"])
 
 
 def test_axes_and_a_grid_without_time() -> None:
@@ -201,7 +214,7 @@ def test_float32_recipe_of_axes() -> None:
             {"axes": (32, 32), "grid": (9, 9), "scaling": "linear", "factor": 2.0},
             "scaling linear does not",
         ),
-        (64, {"axes": (32, 32), "grid": (9, 9), "partial": 0.5}, "--partial does not apply to axes"),
+        (64, {"axes": (32, 32), "grid": (9, 9), "partial": 0.5}, "partial does not apply to axes"),
         (64, {"axes": (32, 32), "sections": (16, 16)}, "give either"),
         (64, {"sections": (16, 15)}, "add up to 31 pairs, but the rotary width has 32"),
         (64, {"sections": (40, -8)}, "number of pairs"),
@@ -216,8 +229,10 @@ def test_what_is_refused(dim: int, options: dict[str, Any], message: str) -> Non
 
 
 def test_coordinates_of_the_wrong_number_are_refused() -> None:
-    with pytest.raises(PeError, match="positions have 2 coordinates; this encoding has 3 axes"):
+    with pytest.raises(PeError, match="have 2 coordinates each; this encoding has 3 axes"):
         rope(np.zeros((4, 2), int), 128, sections=(16, 24, 24))
+    with pytest.raises(PeError, match=r"transpose them to \(9, 3\)"):
+        rope(np.zeros((3, 9), int), 128, sections=(16, 24, 24))
 
 
 def test_a_grid_beside_coordinates_is_refused_where_it_says_nothing() -> None:
@@ -257,7 +272,8 @@ def test_vision_classes_of_transformers(style: str) -> None:
     module, name, layout = HUGGING_FACE[style]
     embedding = model_class(module, name)(head(64, STYLES[style].base))
     by_row = style in ("gemma4-vision", "kimi-vision")
-    ids = torch.tensor(np.stack([ROWS, COLUMNS], axis=1 if by_row else 0))
+    cells = [COLUMNS, ROWS] if style in X_FIRST else [ROWS, COLUMNS]
+    ids = torch.tensor(np.stack(cells, axis=1 if by_row else 0))
     cos, sin = embedding(torch.zeros(1), ids if style == "kimi-vision" else ids[None])
     found = rope(CELLS, 64, axis_style=style, layout=layout, grid=(H, W))
     np.testing.assert_allclose(found["cos"], cos.numpy().reshape(H * W, 64), atol=2e-6)

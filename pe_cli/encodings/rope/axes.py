@@ -29,12 +29,18 @@ ROWS_AT_ONCE = 512
 
 
 def coordinates(
-    positions: NDArray[Any], axes: int, grid: Grid | None, *, text: bool = False, class_row: bool = False
+    positions: NDArray[Any],
+    axes: int,
+    grid: Grid | None,
+    *,
+    text: bool = False,
+    class_row: bool = False,
+    x_first: bool = False,
 ) -> NDArray[Any]:
     """(n, axes) coordinates: given as such, or the cell of each row number of `grid`.
 
     A grid of fewer axes leaves the first ones (time) at 0. `text`: a position alone is the same on all axes.
-    `class_row`: there is one more row than cells.
+    `class_row`: there is one more row than cells. `x_first`: the coordinates are column and row.
     """
     where = np.asarray(positions)
     if where.ndim == 2:
@@ -57,7 +63,8 @@ def coordinates(
         raise PeError(
             f"position {where[outside][0]} is not a row of --grid {spell(grid, 'x')}, which has {cells}"
         )
-    return np.stack(np.unravel_index(np.minimum(where, cells - 1).astype(np.int64), shape), axis=1)
+    found = np.unravel_index(np.minimum(where, cells - 1).astype(np.int64), shape)
+    return np.stack(found[::-1] if x_first else found, axis=1)
 
 
 def turning_blocks(
@@ -112,6 +119,7 @@ class Plan:
     pairs : one entry a pair; `columns` has the pair of each column of layout `half` where the second half
         does not repeat the first, and `only_half` says that the model's own rotation has no other layout.
     measures_grid : the changes were made for one grid, which coordinates are measured against.
+    x_first : the coordinates of a cell are its column and its row, as the position ids of the model are.
     """
 
     pairs: tuple[Pair, ...]
@@ -124,6 +132,7 @@ class Plan:
     float32_recipe: bool = True
     class_row: bool = False
     measures_grid: bool = False
+    x_first: bool = False
     facts: dict[str, Any] = field(default_factory=dict, hash=False, compare=False)
 
     def change(self, axis: int) -> Change:
@@ -192,12 +201,26 @@ def _pixtral(dim: int, base: float, **_: Any) -> Plan:
 
 def _gemma4(dim: int, base: float, **_: Any) -> Plan:
     plan = _two_axes("gemma4-vision", "half")(dim, base)
-    return replace(plan, columns=_repeated_by_block([dim // 4, dim // 4]))
+    return replace(plan, columns=_repeated_by_block([dim // 4, dim // 4]), x_first=True)
+
+
+def _sam(dim: int, base: float, *, grid: Grid | None, ref_grid: Grid | None, **_: Any) -> Plan:
+    plan = replace(_two_axes("sam", "adjacent")(dim, base), x_first=True)
+    return plan if ref_grid is None else _rescaled(plan, "sam", _sized("sam", grid, 2)[::-1], ref_grid[::-1])
+
+
+def _from_one(style: str, native: str) -> Callable[..., Plan]:
+    """Columns before rows, both counted from 1."""
+
+    def build(dim: int, base: float, **_: Any) -> Plan:
+        plan = _two_axes(style, native, order=(1, 0))(dim, base)
+        return replace(plan, changes=(Change(offset=1),) * 2)
+
+    return build
 
 
 def _llama4(dim: int, base: float, **_: Any) -> Plan:
-    plan = _two_axes("llama4-vision", "complex", order=(1, 0))(dim, base)
-    return replace(plan, changes=(Change(offset=1), Change(offset=1)), class_row=True)
+    return replace(_from_one("llama4-vision", "complex")(dim, base), class_row=True)
 
 
 def _dinov3(dim: int, base: float, *, grid: Grid | None, **_: Any) -> Plan:
@@ -215,13 +238,18 @@ def _timm(style: str, order: tuple[int, int], offset: int) -> Callable[..., Plan
         plan = cells(dim, base)
         if ref_grid is None:
             return replace(plan, changes=(Change(offset=offset),) * 2)
-        if len(ref_grid) != 2:
-            raise PeError(f"--ref-grid {spell(ref_grid, 'x')} has {len(ref_grid)} axes; {style} has 2")
-        sizes = zip(_sized(style, grid, 2), ref_grid, strict=True)
-        changes = tuple(Change(offset=offset, gain=PRECISE.divide(Decimal(r), Decimal(n))) for n, r in sizes)
-        return replace(plan, changes=changes, float32_recipe=False, measures_grid=True)
+        return _rescaled(plan, style, _sized(style, grid, 2), ref_grid, offset)
 
     return build
+
+
+def _rescaled(plan: Plan, style: str, grid: Grid, ref_grid: Grid, offset: int = 0) -> Plan:
+    """The plan with the cells of `grid` measured in those of `ref_grid`; both in the order of the coordinates."""
+    if len(ref_grid) != 2:
+        raise PeError(f"--ref-grid {spell(ref_grid, 'x')} has {len(ref_grid)} axes; {style} has 2")
+    gains = (PRECISE.divide(Decimal(r), Decimal(n)) for n, r in zip(grid, ref_grid, strict=True))
+    changes = tuple(Change(offset=offset, gain=gain) for gain in gains)
+    return replace(plan, changes=changes, float32_recipe=False, measures_grid=True)
 
 
 def _vjepa2(dim: int, base: float, **_: Any) -> Plan:
@@ -317,14 +345,21 @@ STYLES: dict[str, Style] = {
         _two_axes("step3-vision", "half", order=(1, 0)), DEFAULT_BASE, "Step 3 vision: columns before rows"
     ),
     "inkling-vision": Style(
-        _two_axes("inkling-vision", "adjacent", order=(1, 0)),
+        _from_one("inkling-vision", "adjacent"),
         DEFAULT_BASE,
-        "Inkling 2 vision: columns before rows, adjacent pairs",
+        "Inkling 2 vision: columns before rows, from 1, adjacent pairs",
+    ),
+    "muse-vision": Style(
+        _from_one("muse-vision", "half"), DEFAULT_BASE, "Muse vision: columns before rows, from 1"
     ),
     "kimi-vision": Style(_kimi, DEFAULT_BASE, "Kimi-K2.5 vision: column, row, column, row…"),
     "pixtral": Style(_pixtral, DEFAULT_BASE, "Pixtral, Mistral-3 vision: alternate frequencies"),
-    "gemma4-vision": Style(_gemma4, 100.0, "Gemma-4 vision: each axis is a half by itself"),
-    "sam": Style(_two_axes("sam", "adjacent"), DEFAULT_BASE, "SAM 2, SAM 3, EdgeTAM"),
+    "gemma4-vision": Style(
+        _gemma4, 100.0, "Gemma-4 vision: x, then y (its position ids are x, y), each a half by itself"
+    ),
+    "sam": Style(
+        _sam, DEFAULT_BASE, "SAM 2, SAM 3, EdgeTAM: x, then y; --ref-grid rescales (global layers of SAM 3)"
+    ),
     "eva02": Style(_timm("eva02", (0, 1), 0), DEFAULT_BASE, "EVA-02 in timm; --ref-grid rescales"),
     "pe-vision": Style(
         _timm("pe-vision", (1, 0), 1), DEFAULT_BASE, "Perception Encoder in timm: columns first, from 1"
@@ -398,7 +433,7 @@ def axial_plan(
     return replace(plan, facts={**plan.facts, "axis_style": style, "model": known.source})
 
 
-WITH_REF_GRID = frozenset({"eva02", "pe-vision"})
+WITH_REF_GRID = frozenset({"eva02", "pe-vision", "sam"})
 WITH_AXES = frozenset({"flux", "wan", "cogvideox", "hunyuan-video", "qwen-image"})
 
 

@@ -64,7 +64,9 @@ class Form:
             raise PeError("--grid is for row numbers; these positions are coordinates already")
         if self.plan is None:
             return coordinates(positions, self.axes, grid, text=True)
-        where = coordinates(positions, self.axes, grid, class_row=self.plan.class_row)
+        where = coordinates(
+            positions, self.axes, grid, class_row=self.plan.class_row, x_first=self.plan.x_first
+        )
         changed = self.plan.coordinates(where)
         if self.plan.class_row and grid is not None and positions.ndim == 1:
             changed[positions == math.prod(grid)] = 0
