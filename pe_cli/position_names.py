@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-# How the positions of a table are counted: along a sequence, on a grid of patches, by the offset of two cells of a
-# window, by distance along one axis.
-Kind: TypeAlias = Literal["sequence", "grid", "window", "relative"]
+# How the positions of a table are counted: along a sequence, on a grid of patches, by the signed offset of two cells
+# of a window, by the distance of two cells in rows and columns, by distance along one axis, one factor for each axis.
+Kind: TypeAlias = Literal["sequence", "grid", "window", "bias", "relative", "axial"]
 
 # The ends of one name in torch, TensorFlow, Keras 3, Flax and quantised files.
 _END = r"(?:\.weight|\.qweight|\.weight_packed|[./]embeddings?(?::0)?|\.embedding\.weight|\.emb(?:\.weight)?|\.pe|/pe|[./]vars/0|:0)?$"
@@ -34,6 +34,8 @@ class PositionName:
     kind      how its positions are counted, where its rows are positions that can be resampled
     main      whether it is the table that a model's length is about; others follow it or have to be named
     either    whether a sequence and a grid go by this name: who resizes it says which
+    axis      the axis on which positions lie in a row, where the shape alone would be read otherwise
+    fields    what counts its positions in a configuration
     remark    where it cannot be resampled: what to say of the model
     source    whose name it is
     """
@@ -45,6 +47,8 @@ class PositionName:
     kind: Kind | None = None
     main: bool = True
     either: bool = False
+    axis: int | None = None
+    fields: tuple[str, ...] = ()
     remark: str = ""
     source: str = ""
 
@@ -54,6 +58,18 @@ def _rows(pattern: str, role: str, kind: Kind, ranks: tuple[int, ...], **rest: A
     return PositionName(pattern, "learned", role, ranks, kind, **rest)
 
 
+# What counts the rows of a table of tokens in a configuration.
+LENGTH_FIELDS = (
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "max_source_positions",
+    "max_target_positions",
+    "max_encoder_position_embeddings",
+    "max_decoder_position_embeddings",
+    "num_position_embeddings",
+    "position_embedding_size",
+)
 ROPE = "rotary position embeddings (RoPE): change the scaling in config.json instead (see `pe gen rope`)"
 ALIBI = "ALiBi biases, computed at run time; any length works"
 T5 = "T5-like buckets of distance; any length works"
@@ -203,8 +219,16 @@ NAMES: tuple[PositionName, ...] = (
         (2,),
         source="SAM",
     ),
+    _rows(
+        r"gated_positional_embedding\.tile_embedding\.weight$",
+        "grid rows of every tile, by aspect ratio",
+        "grid",
+        (2,),
+        main=False,
+        source="Llama 3.2 Vision",
+    ),
     PositionName(
-        r"(?:tile_position|tile_positional|aspect_ratio|tile_embedding).*" + _END,
+        r"(?:tile_position|tile_positional|aspect_ratio).*" + _END,
         "learned",
         "rows by tile of an image",
         (2, 3, 4),
@@ -216,6 +240,7 @@ NAMES: tuple[PositionName, ...] = (
         "sequence",
         (2,),
         main=False,
+        fields=("max_2d_position_embeddings",),
         source="LayoutLM",
     ),
     _rows(
@@ -227,15 +252,33 @@ NAMES: tuple[PositionName, ...] = (
         source="LiLT",
     ),
     _rows(
-        _START + r"(?:row|col|column)_(?:position_)?embed(?:ding|der)?s?" + _END,
+        _START + r"row_position_embeddings" + _END,
         "rows along one axis of a grid",
         "sequence",
         (2,),
         main=False,
-        source="DETR, TVP, Pix2Struct",
+        fields=("max_grid_row_position_embeddings",),
+        source="TVP",
     ),
     _rows(
-        r"mid_position_embeddings$", "grid rows of each layer", "grid", (4,), main=False, source="YOLOS"
+        _START + r"col_position_embeddings" + _END,
+        "rows along one axis of a grid",
+        "sequence",
+        (2,),
+        main=False,
+        fields=("max_grid_col_position_embeddings",),
+        source="TVP",
+    ),
+    _rows(
+        _START + r"(?:row|col|column)_embed(?:ding|der)?s?" + _END,
+        "rows along one axis of a grid",
+        "sequence",
+        (2,),
+        main=False,
+        source="DETR, Pix2Struct",
+    ),
+    _rows(
+        r"mid_position_embeddings$", "grid rows of each layer", "grid", (4,), main=False, axis=2, source="YOLOS"
     ),
     _rows(
         _START
@@ -245,6 +288,7 @@ NAMES: tuple[PositionName, ...] = (
         "sequence",
         (2, 3),
         main=False,
+        fields=("num_frames",),
         source="TimeSformer, X-CLIP, MViT",
     ),
     _rows(
@@ -266,7 +310,21 @@ NAMES: tuple[PositionName, ...] = (
         main=False,
         source="VisualBERT",
     ),
+    PositionName(_START + r"pixel_pos$", "learned", "positions inside a patch", (4,), source="TNT"),
     # Main tables.
+    _rows(
+        r"gated_positional_embedding\.embedding$", "rows by image patch", "grid", (2,), source="Llama 3.2 Vision"
+    ),
+    _rows(_START + r"patch_pos$", "rows by image patch", "grid", (3,), source="TNT"),
+    _rows(r"levels\.\d+\.pos_embed$", "rows by patch of a block", "grid", (4,), axis=2, source="Nest"),
+    _rows(
+        r"attention_biases$",
+        "bias by distance in rows and columns (heads, distances)",
+        "bias",
+        (2,),
+        source="LeViT, TinyViT, EfficientFormer",
+    ),
+    _rows(r"position_embeddings\.weights\.\d+$", "factor of one axis", "axial", (3,), source="Reformer"),
     _rows(
         r"position_embedding_table$", "one table for each axis", "sequence", (3,), source="Gemma 4 vision"
     ),
@@ -281,7 +339,7 @@ NAMES: tuple[PositionName, ...] = (
     _rows(r"posembed_input/pos_embedding$", "rows by image patch", "grid", (3,), source="ViT-JAX"),
     _rows(_START + r"v\.position_embd" + _END, "rows by image patch", "grid", (2,), source="ggml"),
     _rows(
-        _START + r"pos_embed(?:ding|ed)?s?(?:\.pos_embed|_spatial)?$",
+        _START + r"pos_embed(?:ding|ed)?s?(?:\.pos_embed|_spatial|_?\d)?$",
         "rows by image patch",
         "grid",
         (2, 3, 4),

@@ -290,8 +290,8 @@ def _extend_file(spec: str, request: ResizeRequest, target: Target, config: str 
             made, reports = containers.changed(source, plan)
     notes = list(plan.notes)
     report.warn_of_formula(source, request, reports)
-    if target.writes and not request.tensors:
-        notes += containers.left_out(source, plan, target.path, target.format)
+    if target.writes:
+        notes += containers.left_out(source, plan, target.path, target.format, named=bool(request.tensors))
     if plan.edits and model is not None:
         fields = "; ".join(map(str, plan.edits))
         notes.append(

@@ -6,14 +6,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from pe_cli.errors import PeError
 from pe_cli.extend.find import times
 from pe_cli.files.text import read_object
-from pe_cli.position_names import front_of_model, front_of_rows
+from pe_cli.position_names import LENGTH_FIELDS, front_of_model, front_of_rows
 
 Section: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
 
@@ -21,32 +21,30 @@ Section: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
 PARTS = (
     ("vlm_config", r"^vlm\."),
     ("text_config", r"(?:^|\.)(?:text_model|language_model|text_encoder|text_backbone|text)\."),
-    ("vision_config", r"vision|visual|image_encoder|image_tower|video_tower"),
+    ("vision_config", r"vision|visual|image_encoder|image_tower|video_tower|^mit\."),
     ("image_config", r"image_model"),
     ("audio_config", r"audio"),
     ("qformer_config", r"qformer"),
     ("backbone_config", r"backbone|pixel_level_module"),
     ("encoder", r"^encoder\."),
     ("decoder", r"^decoder\."),
-)
-LENGTH_FIELDS = (
-    "max_position_embeddings",
-    "n_positions",
-    "n_ctx",
-    "max_source_positions",
-    "max_target_positions",
-    "max_encoder_position_embeddings",
-    "max_decoder_position_embeddings",
-    "num_position_embeddings",
-    "position_embedding_size",
+    # open_clip
+    ("model_cfg", r""),
+    ("vision_cfg", r"^visual\."),
+    ("text_cfg", r"^(?!visual\.)"),
 )
 # Where a field is left out since it has its default, this is the one to write.
 LENGTH_FIELD_OF = {"gpt2": "n_positions", "openai-gpt": "n_positions", "gpt_bigcode": "n_positions"}
+# Types whose length has a name of its own; in other types that name means something else.
+OWN_LENGTH_FIELD = {
+    **dict.fromkeys(("semantic", "coarse_acoustics", "fine_acoustics"), "block_size"),
+    "mpt": "max_seq_len",
+}
 MOST_OFFSET = 8
 IMAGE_FIELDS = ("pretrain_image_size", "image_size", "input_size")
 SIDE_FIELDS = ("pos_emb_height", "pos_emb_width")
 PAIR_FIELDS = ("window_positional_embedding_background_size",)
-COUNT_FIELDS = ("num_position_embeddings", "num_patches")  # of a grid: how many cells it has
+COUNT_FIELDS = ("num_position_embeddings", "num_patches", "n_positions")  # of a grid: how many cells it has
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,10 @@ class ModelConfig:
             part = inner.get(key)
             if isinstance(part, dict) and re.search(pattern, tensor.lower()):
                 found.insert(0, ((*path, key), part))
+        if len(found) == 1:  # a part that is called as its tensors are: semantic_config of Bark
+            for key, part in self.data.items():
+                if isinstance(part, dict) and tensor.startswith(f"{key.removesuffix('_config')}."):
+                    found.insert(0, ((key,), part))
         return found
 
     def sizes_image(self, tensor: str) -> bool:
@@ -109,15 +111,16 @@ def edited(data: dict[str, Any], edits: Sequence[Edit]) -> dict[str, Any]:
     return copy
 
 
-def length_fields(section: dict[str, Any], tensor: str) -> dict[str, int]:
-    """The length fields of a part that concern `tensor`: of two stacks, only its own."""
+def length_fields(section: dict[str, Any], tensor: str, names: Sequence[str] = ()) -> dict[str, int]:
+    """The length fields of a part that concern `tensor`: `names`, or those of tokens, of two stacks only its own."""
     side = re.search(r"(?:^|\.)(encoder|decoder)\.", tensor.lower())
-    if re.search(r"[._][xyhw]_position", tensor.lower()):
-        return {"max_2d_position_embeddings": section.get("max_2d_position_embeddings", 1024)}
     other = {"encoder": r"target|decoder", "decoder": r"source|encoder"}[side[1]] if side else r"(?!)"
+    own = OWN_LENGTH_FIELD.get(str(section.get("model_type")))
+    if "context_length" in section and "heads" in section:  # open_clip's text
+        own = "context_length"
     return {
         field: section[field]
-        for field in LENGTH_FIELDS
+        for field in names or ((own,) if own else LENGTH_FIELDS)
         if type(section.get(field)) is int and section[field] > 0 and not re.search(other, field)
     }
 
@@ -138,18 +141,20 @@ def offset_of(tensor: str, rows: int, config: ModelConfig | None) -> tuple[int, 
 
 
 def length_edits(
-    config: ModelConfig, tensor: str, old: tuple[int, int], new: tuple[int, int]
+    config: ModelConfig, tensor: str, old: tuple[int, int], new: tuple[int, int], names: Sequence[str] = ()
 ) -> tuple[list[Edit], list[str]]:
-    """Edits for a table of tokens that goes from `old` to `new` (rows, usable), and what there is to say.
+    """Edits for a table of rows that goes from `old` to `new` (rows, usable), and what there is to say.
+
+    `names` are the fields that count its rows, where it is no table of tokens.
 
     Errors: the configuration has a length, and it is neither the rows nor the usable rows of the table.
     """
     for path, section in config.sections(tensor):
-        fields = length_fields(section, tensor)
+        fields = length_fields(section, tensor, names)
         if not fields:
             kind = section.get("model_type")
-            if path or kind in LENGTH_FIELD_OF:
-                field = LENGTH_FIELD_OF.get(str(kind), "max_position_embeddings")
+            if path or kind in LENGTH_FIELD_OF or (names and kind):
+                field = names[0] if names else LENGTH_FIELD_OF.get(str(kind), "max_position_embeddings")
                 return [Edit((*path, field), None, new[0])], []
             continue
         edits = [
@@ -164,8 +169,29 @@ def length_edits(
                 f"{config.label} says {said}, but {tensor} has {old[0]} rows{usable}; correct the "
                 "configuration, give --offset, or leave it out with --config none"
             )
-        return edits, []
+        kept, notes = _relative_rows(path, section, edits)
+        return edits + kept, notes
     return [], [f"{config.label} has no field for the length of {tensor}; tell your code"]
+
+
+def _relative_rows(
+    path: tuple[str, ...], section: dict[str, Any], edits: Sequence[Edit]
+) -> tuple[list[Edit], list[str]]:
+    """DeBERTa: max_relative_positions below 1 means the length, by which the relative rows are counted or spread."""
+    length = next((edit for edit in edits if edit.path[-1] == "max_position_embeddings"), None)
+    most = section.get("max_relative_positions", -1)
+    if length is None or not section.get("relative_attention") or type(most) is not int or most >= 1:
+        return [], []
+    buckets = section.get("position_buckets", -1)
+    if type(buckets) is int and buckets > 0:
+        return [], [
+            f"max_relative_positions is {most}, which means the length: the {buckets} buckets of distance now spread over "
+            f"{length.new}; write max_relative_positions {length.old} to keep them as they were trained"
+        ]
+    return [Edit((*path, "max_relative_positions"), section.get("max_relative_positions"), length.old)], [
+        f"max_relative_positions is now written as {length.old}: the relative rows keep their distances, and longer ones count as "
+        "the longest"
+    ]
 
 
 def grid_of(config: ModelConfig | None, tensor: str) -> tuple[int, ...] | None:
@@ -178,12 +204,42 @@ def grid_of(config: ModelConfig | None, tensor: str) -> tuple[int, ...] | None:
         for field in PAIR_FIELDS:
             if (pair := _pair(section.get(field))) is not None:
                 return pair
+        if "_class_name" in section:  # diffusers
+            return _diffusers_grid(section)
         if (tubelet := _tubelet(section)) is not None:
             return tuple(size // step for size, step in zip(*tubelet, strict=True))
         image, patch = _pair(section.get(_image_field(section))), _patch(section, tensor)
         if image and patch and all(p > 0 for p in patch):
             return tuple(i // p for i, p in zip(image, patch, strict=True))
     return None
+
+
+def _diffusers_grid(section: dict[str, Any]) -> tuple[int, ...] | None:
+    """The grid of a transformer of diffusers: pos_embed_max_size patches a side, or in all (AuraFlow)."""
+    most = section.get("pos_embed_max_size")
+    if type(most) is int:
+        return (isqrt(most),) * 2 if section["_class_name"] == "AuraFlowTransformer2DModel" else (most, most)
+    sample, patch = _pair(section.get("sample_size")), _pair(section.get("patch_size"))
+    return (
+        tuple(i // p for i, p in zip(sample, patch, strict=True)) if sample and patch and min(patch) else None
+    )
+
+
+def _diffusers_edits(
+    path: tuple[str, ...], section: dict[str, Any], old: tuple[int, ...], new: tuple[int, ...]
+) -> list[Edit]:
+    most, sample = section.get("pos_embed_max_size"), section.get("sample_size")
+    if most == prod(old) and most != old[0]:
+        return [Edit((*path, "pos_embed_max_size"), most, prod(new))]
+    if type(most) is int and len(set(new)) == 1:
+        return [Edit((*path, "pos_embed_max_size"), most, new[0])]
+    patch = _pair(section.get("patch_size"))
+    if type(most) is not int and sample is not None and patch is not None:
+        size = tuple(n * p for n, p in zip(new, patch, strict=True))
+        return [Edit((*path, "sample_size"), sample, _like(sample, size))]
+    raise PeError(
+        f"pos_embed_max_size {most} counts a square, not {times(new)}; ask for a square, or leave the configuration out with --config none"
+    )
 
 
 def _image_field(section: dict[str, Any]) -> str:
@@ -243,6 +299,8 @@ def grid_edits(
     for path, section in config.sections(tensor):
         if section.get("model_type") == "audio-spectrogram-transformer":
             return _audio_edits(path, section, new), []
+        if "_class_name" in section:
+            return _diffusers_edits(path, section, old, new), []
         counts = [field for field in COUNT_FIELDS if section.get(field) == prod(old)]
         if counts:
             return [Edit((*path, field), prod(old), prod(new)) for field in counts], []
@@ -263,16 +321,27 @@ def grid_edits(
             return [], []  # the first stage says it
         name, patch = _image_field(section), _patch(section, tensor)
         image, before = _pair(section.get(name)), section.get(name)
-        if patch is None or len(new) != 2:
+        if len(new) != 2 or (patch is None and image is None) or (before is not None and image is None):
             continue
-        size = tuple(n * p for n, p in zip(new, patch, strict=True))
+        size = _resized_image(image, patch, old, new)
+        if size is None:
+            continue
         edits = [Edit((*path, name), before, _like(before, size))]
+        if name == "pretrain_image_size" and _pair(section.get("image_size")) == image:
+            edits.append(
+                Edit((*path, "image_size"), section["image_size"], _like(section["image_size"], size))
+            )
         for other, part in config.everywhere():
             if image is not None and other != path and _pair(part.get(name)) == image:
                 edits.append(Edit((*other, name), part[name], _like(part[name], size)))
             if _pair(part.get("image_embedding_size")) == old:
                 was = part["image_embedding_size"]
                 edits.append(Edit((*other, "image_embedding_size"), was, _like(was, new)))
+            edits += _image_token_edits(config.data, other, part, old, new)
+            if image is not None and (
+                pinned := scaled_pinpoints(part.get("image_grid_pinpoints"), image, size)
+            ):
+                edits.append(Edit((*other, "image_grid_pinpoints"), part["image_grid_pinpoints"], pinned))
         notes = []
         if before is None:
             notes.append(
@@ -289,6 +358,69 @@ def grid_edits(
     return [], [f"{config.label} has no image_size and patch_size for {tensor}; tell your code: {times(new)}"]
 
 
+def _resized_image(
+    image: tuple[int, int] | None, patch: tuple[int, int] | None, old: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Image sides for the new grid: by the size of a patch, else in proportion to the old image; None where neither fits."""
+    if image is not None and (
+        patch is None or tuple(i // p for i, p in zip(image, patch, strict=True)) != old
+    ):
+        fits = all(cells and side % cells == 0 for side, cells in zip(image, old, strict=True))
+        return tuple(s // o * n for s, o, n in zip(image, old, new, strict=True)) if fits else None
+    return tuple(n * p for n, p in zip(new, patch, strict=True)) if patch is not None else None
+
+
+# How many tokens of the text an image takes, and what says how many patches make one of them.
+IMAGE_TOKEN_FIELDS = ("image_seq_length", "image_seq_len", "num_image_tokens", "image_token_length")
+MERGING_FIELDS = ("downsample_ratio", "scale_factor", "pixel_shuffle_ratio", "spatial_merge_size")
+POOLED = ("mm_tokens_per_image", "perceiver_config", "qformer_config", "num_query_tokens", "resampler_config")
+
+
+def image_tokens(data: dict[str, Any], grid: Sequence[int]) -> int | None:
+    """Tokens that a model puts into the text for an image of `grid` patches; None where it pools them to a fixed number."""
+    if any(field in data for field in POOLED):
+        return None
+    ratio = next((data[field] for field in MERGING_FIELDS if isinstance(data.get(field), (int, float))), 1)
+    side = ratio if ratio >= 1 else 1 / ratio
+    return int(prod(grid) / side**2)
+
+
+def _image_token_edits(
+    data: dict[str, Any], path: tuple[str, ...], part: dict[str, Any], old: Sequence[int], new: Sequence[int]
+) -> list[Edit]:
+    before, after = image_tokens(data, old), image_tokens(data, new)
+    return [
+        Edit((*path, field), part[field], after)
+        for field in IMAGE_TOKEN_FIELDS
+        if before is not None and part.get(field) == before
+    ]
+
+
+def scaled_pinpoints(pinpoints: Any, old: Sequence[int], new: Sequence[int]) -> list[list[int]] | None:
+    """LLaVA-NeXT's sizes of tiled images, which are multiples of the image size."""
+    if not isinstance(pinpoints, list) or not all(
+        isinstance(one, list)
+        and len(one) == 2
+        and all(type(v) is int and v % o == 0 for v, o in zip(one, old, strict=True))
+        for one in pinpoints
+    ):
+        return None
+    return [[v // o * n for v, o, n in zip(one, old, new, strict=True)] for one in pinpoints]
+
+
+def axial_edits(
+    config: ModelConfig, old: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[list[Edit], list[str]]:
+    """Edits for Reformer's factors: their shape, and the length that is its product."""
+    shape, length = config.data.get("axial_pos_shape"), config.data.get("max_position_embeddings")
+    if shape is not None and tuple(shape) != old:
+        raise PeError(
+            f"{config.label} says axial_pos_shape {shape}, but the factors are {times(old)}; correct it"
+        )
+    edits = [Edit(("axial_pos_shape",), shape, list(new))]
+    return [*edits, Edit(("max_position_embeddings",), length, prod(new))], []
+
+
 def window_edits(
     config: ModelConfig, tensor: str, old: tuple[int, ...], new: tuple[int, ...]
 ) -> tuple[list[Edit], list[str]]:
@@ -296,17 +428,36 @@ def window_edits(
     for path, section in config.sections(tensor):
         before = section.get("window_size")
         if _pair(before) == old:
-            return [Edit((*path, "window_size"), before, _like(before, new))], []
+            return [
+                Edit((*path, "window_size"), before, _like(before, new)),
+                *_trained(path, section, old),
+            ], []
         if grid_of(ModelConfig(section, config.label), tensor) == old:
             return grid_edits(config, tensor, old, new)
         if before is None and "swin" in str(section.get("model_type")):
-            return [Edit((*path, "window_size"), None, _like(7, new))], []
+            return [Edit((*path, "window_size"), None, _like(7, new)), *_trained(path, section, old)], []
+        if before is None and "pretrained_cfg" in section:  # timm
+            return [
+                Edit(
+                    ("model_args", "window_size"),
+                    section.get("model_args", {}).get("window_size"),
+                    _like(7, new),
+                )
+            ], []
         if before is not None:
             raise PeError(
                 f"{config.label} says window_size {before}, but {tensor} is for {times(old)}; correct it, or leave the "
                 "configuration out with --config none"
             )
     return [], [f"{config.label} has no window_size for {tensor}; tell your code: {times(new)}"]
+
+
+def _trained(path: tuple[str, ...], section: dict[str, Any], old: tuple[int, ...]) -> list[Edit]:
+    """Swin v2: the window of training, in whose scale coordinates are, where none was written (0)."""
+    sizes = section.get("pretrained_window_sizes")
+    if not isinstance(sizes, list) or any(sizes):
+        return []
+    return [Edit((*path, "pretrained_window_sizes"), sizes, [old[0]] * len(sizes))]
 
 
 def _pair(value: Any) -> tuple[int, int] | None:

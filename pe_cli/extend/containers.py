@@ -16,9 +16,10 @@ from pe_cli.extend.report import TableReport
 from pe_cli.extend.table import TableChange
 from pe_cli.files import open_sink
 from pe_cli.files.atomic import OpenOutput, open_output
-from pe_cli.files.base import READABLE, default_format
+from pe_cli.files.base import READABLE, default_format, shown
 from pe_cli.files.safetensors import SafetensorsReader
 from pe_cli.files.sources import Source
+from pe_cli.files.torch import EXTENSIONS, TorchReader
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY
 
 COPY = 1 << 20
@@ -27,6 +28,12 @@ NAMELESS = "table"  # what the array of an .npy is called in a file that needs a
 
 def target_format(source: Source, plan: ExtensionPlan, path: str | None, given: str | None) -> str:
     """The format to write: the one given, the one of the file's name; into a pipe the one that came, where it can."""
+    if given is None and path is not None and path.lower().endswith(EXTENSIONS):
+        if source.format != "torch":
+            raise PeError(
+                f"{path}: a torch file is only written from a torch file, which {source.label} is not; write .safetensors"
+            )
+        return "torch"
     if given is None and path is None:
         several = len(source.tensors) > 1
         return {"safetensors": "safetensors", "npy": "npy"}.get(
@@ -47,7 +54,7 @@ def rewrite(
     """Write `source` with the changes of `plan` to `path` (None: standard output), and give the reports.
 
     What does not change keeps its bytes: from safetensors to safetensors, and from HDF5 to HDF5, all of the file;
-    into another format the values of all tensors. What has several names changes under each. An `.npy` takes the one
+    from torch to torch all entries; into another format the values of all tensors. What has several names changes under each. An `.npy` takes the one
     changed table alone, and of a GGUF, which is not written, only the changed tables are taken.
     """
     target = target_format(source, plan, path, format)
@@ -57,6 +64,8 @@ def rewrite(
         raise PeError(
             f"{len(plan.tables)} tables change, and an .npy file takes one; write .safetensors or .npz"
         )
+    if target == "torch" and path is not None:
+        return _into_torch(source, plan, path, force=force)
     plain = all(change.new.dtype not in NOT_IN_NUMPY for change in plan.changes())
     if target == "h5" and source.format == "hdf5" and path is not None and plain:
         return _into_hdf5(source, plan, path, metadata=metadata, force=force)
@@ -110,16 +119,27 @@ def changed(
     """The new values of all changed tensors, or of `only` one, and the reports of the tables among them."""
     made: dict[str, NDArray[Any]] = {}
     reports: list[TableReport] = []
-    for name in source.tensors:
+    wanted = [name for name in source.tensors if only is None or name == only]
+    for name in sorted(
+        wanted, key=lambda name: name not in plan.tables
+    ):  # what follows a table comes after it
         change = plan.change(name)
-        if change is None or (only is not None and name != only):
-            continue
         if isinstance(change, TableChange):
             made[name], report = change.run(source.read(name))
             reports.append(report())
-        elif change.make is not None:
+        elif change is not None and change.make is not None:
             made[name] = change.make(source.read(name))
     return made, reports
+
+
+def _into_torch(source: Source, plan: ExtensionPlan, path: str, *, force: bool) -> list[TableReport]:
+    """The torch file with the changed tensors in their places; torch files have no room for a record of how they were made."""
+    assert isinstance(source.reader, TorchReader)
+    made, reports = changed(source, plan)
+    replaced: dict[str, NDArray[Any] | None] = {change.old.name: None for change in plan.changes()}
+    with open_output(path, force=force) as output:
+        source.reader.write({**replaced, **made}, output)
+    return reports
 
 
 def _into_hdf5(
@@ -175,12 +195,28 @@ def _copy(source: Source, output: OpenOutput) -> None:
         at += got
 
 
-def left_out(source: Source, plan: ExtensionPlan, path: str | None, format: str | None) -> list[str]:
-    """A note where the file that is written has no room for the tensors beside the table."""
+def left_out(
+    source: Source, plan: ExtensionPlan, path: str | None, format: str | None, *, named: bool
+) -> list[str]:
+    """Notes of what the file that is written has no room for; `named` says that the table was asked for by its name."""
+    target = target_format(source, plan, path, format)
     others = len(source.tensors) - len(plan.tables)
-    if not others or target_format(source, plan, path, format) != "npy":
-        return []
     are, them = ("other tensor is", "it") if others == 1 else ("other tensors are", "them")
-    return [
-        f"only the table is written: .npy holds one array; {others} {are} left out: write .safetensors to keep {them}"
-    ]
+    notes = []
+    if others and target == "npy" and not named:
+        notes.append(
+            f"only the table is written: .npy holds one array; {others} {are} left out: write .safetensors to keep {them}"
+        )
+    elif others and source.format == "gguf":
+        notes.append(
+            f"only the table is written, as pe writes no GGUF; {others} {are} left out, with the model's settings: to have a longer "
+            "GGUF, extend the model that it was converted from and convert that"
+        )
+    if isinstance(source.reader, TorchReader) and target != "torch" and source.reader.others:
+        listed = ", ".join(map(shown, source.reader.others[:6])) + (
+            " …" if len(source.reader.others) > 6 else ""
+        )
+        notes.append(
+            f"left out, since {target} holds tensors alone: {listed}; write .pt to keep {'it' if len(source.reader.others) == 1 else 'them'}"
+        )
+    return notes

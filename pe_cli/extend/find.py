@@ -69,6 +69,8 @@ class Candidate:
     reason: str
     main: bool = True
     either: bool = False
+    axis: int | None = None
+    fields: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -103,7 +105,7 @@ def recognise(spec: TensorSpec, is_grid: IsGrid = _by_name) -> Candidate | None:
         return None
     if row.kind == "sequence" and row.main and is_grid(spec.name):
         return Candidate(spec, "grid", "rows by image patch, says the configuration")
-    return Candidate(spec, row.kind, row.role, row.main, row.either)
+    return Candidate(spec, row.kind, row.role, row.main, row.either, row.axis, row.fields)
 
 
 def choose(
@@ -190,7 +192,15 @@ _OPTION: dict[Kind, str] = {
     "sequence": "--len N",
     "grid": "--grid HxW",
     "window": "--window HxW",
+    "bias": "--grid HxW (of the first stage) or --window HxW",
     "relative": "--len N with --tensor",
+    "axial": "--grid HxW (their product is the length)",
+}
+# Kinds of tables that a size can mean.
+_MEANT: dict[Kind, tuple[Kind, ...]] = {
+    "sequence": ("sequence",),
+    "grid": ("grid", "axial", "bias"),
+    "window": ("window", "bias"),
 }
 
 
@@ -208,7 +218,7 @@ def _only_group(
         raise PeError(f"{label}: name the table with --tensor, of {_listing(candidates)}")
     if not main:
         raise PeError(f"{label} holds no position table: {other_scheme(tensors, config_text)}")
-    right = [candidate for candidate in main if candidate.kind == kind]
+    right = next((those for one in _MEANT[kind] if (those := [c for c in main if c.kind == one])), [])
     if not right:
         right = [_as(kind, candidate) for candidate in main if candidate.either and kind != "window"]
     if not right:
@@ -233,7 +243,15 @@ def _as(kind: Kind, candidate: Candidate) -> Candidate:
 
 def other_scheme(tensors: Mapping[str, TensorSpec], config_text: str) -> str:
     """How a model without a table knows positions, as far as names and configuration tell."""
-    said = _said_by(config_text)
+    data = json.loads(config_text or "{}")
+    relative = [name for name in tensors if name.endswith("rel_embeddings.weight")]
+    if relative and not _buckets(data):
+        most = tensors[relative[0]].shape[0] // 2
+        return (
+            f"{relative[0]} has a row for each distance up to max_relative_positions {most} on either side; for longer inputs write "
+            f"max_relative_positions {most} and the new max_position_embeddings into config.json: distances beyond count as the longest"
+        )
+    said = _said_by(data)
     if said is not None:
         return f"it uses {said}"
     names = "\n".join(tensors)
@@ -249,12 +267,16 @@ def other_scheme(tensors: Mapping[str, TensorSpec], config_text: str) -> str:
     return "no name looks like one; name the tensor with --tensor"
 
 
-def _said_by(config_text: str) -> str | None:
+def _buckets(data: dict[str, Any]) -> bool:
+    """Whether DeBERTa gathers its distances in buckets; without a configuration it is taken for granted."""
+    return not data or data.get("position_buckets", -1) > 0
+
+
+def _said_by(data: dict[str, Any]) -> str | None:
     """What the configuration itself says, read as `pe gen model` reads it; None where it does not settle it."""
     from pe_cli.models.configuration import Configuration
     from pe_cli.models.resolve import resolve_configuration
 
-    data = json.loads(config_text or "{}")
     try:
         config = Configuration("config.json", data, model_type=str(data.get("model_type") or ""))
         return SENTENCES.get(resolve_configuration(config, seq_len=1).encoding)
@@ -267,12 +289,14 @@ class PositionAxes:
     """The positions of a table: `old` sizes on tensor axes `axes`.
 
     One axis holds all sizes flattened, between `prefix` and `suffix` special rows; several axes hold one size each.
+    Where `unfolded` is given, the last axis of the tensor is several in one, and `axes` count those of this shape.
     """
 
     axes: tuple[int, ...]
     old: tuple[int, ...]
     prefix: int = 0
     suffix: int = 0
+    unfolded: tuple[int, ...] = ()
 
     @property
     def usable(self) -> int:
@@ -284,7 +308,12 @@ class PositionAxes:
 
     def shape(self, shape: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
         """The shape of a tensor of `shape` when its sizes have become `new`."""
-        changed = list(shape)
+        changed = self._resized(shape, new)
+        fixed = len(shape) - 1
+        return (*changed[:fixed], prod(changed[fixed:])) if self.unfolded else changed
+
+    def _resized(self, shape: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
+        changed = list(self.unfolded or shape)
         if len(self.axes) == 1:
             changed[self.axes[0]] = self.prefix + prod(new) + self.suffix
         else:
@@ -294,16 +323,18 @@ class PositionAxes:
 
     def rows_of(self, array: NDArray[Any]) -> NDArray[Any]:
         """All rows, special ones too: (rows, d), in memory of their own where they do not lie so."""
+        array = array.reshape(self.unfolded or array.shape)
         moved = np.moveaxis(array, self.axes, range(len(self.axes)))
         sizes = [array.shape[axis] for axis in self.axes]
         return np.ascontiguousarray(moved).reshape(prod(sizes), -1)
 
-    def restore(self, rows: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
-        """The tensor of `shape` from its `rows`: the inverse of `rows_of`."""
-        front = [shape[axis] for axis in self.axes]
-        rest = [size for axis, size in enumerate(shape) if axis not in self.axes]
+    def restore(self, rows: NDArray[Any], shape: Sequence[int], new: Sequence[int]) -> NDArray[Any]:
+        """The tensor of `shape` from its `rows`, of which the positions are now `new`: the inverse of `rows_of`."""
+        resized = self._resized(shape, new)
+        front = [resized[axis] for axis in self.axes]
+        rest = [size for axis, size in enumerate(resized) if axis not in self.axes]
         moved = np.moveaxis(rows.reshape(*front, *rest), range(len(self.axes)), self.axes)
-        return np.ascontiguousarray(moved)
+        return np.ascontiguousarray(moved).reshape(tuple(shape))
 
 
 def sequence_axis(shape: Sequence[int]) -> int:
@@ -333,13 +364,22 @@ def grid(
     prefix: int | None,
     suffix: int | None,
     d: int | None = None,
+    axis: int | None = None,
 ) -> PositionAxes:
     """A table of a grid of `count` axes; `old` is its present size where it is known, `d` the width of a row.
+
+    `axis` is the one that holds all positions, where the shape would be read otherwise (blocks of Nest).
 
     Errors: rows that are not a square behind 0, 1 or 2 special ones and no `old`, or do not agree with it.
     """
     special = bool(prefix or suffix)
-    if len(shape) == count + 2 and shape[0] == 1 and shape[2] > 1 and not (special and shape[1] == 1):
+    if (
+        axis is None
+        and len(shape) == count + 2
+        and shape[0] == 1
+        and shape[2] > 1
+        and not (special and shape[1] == 1)
+    ):
         if special:
             raise PeError(
                 f"{name} of shape {list(shape)} has an axis for each side, and no room for special rows; "
@@ -350,9 +390,14 @@ def grid(
         if old is not None and sizes != old:
             raise PeError(f"{name} of shape {list(shape)} holds a grid of {times(sizes)}, not {times(old)}")
         return PositionAxes(axes, sizes)
-    if len(shape) == count + 1 and shape[0] > 1 and (shape[:count] == old or len(set(shape[:count])) == 1):
+    if (
+        axis is None
+        and len(shape) == count + 1
+        and shape[0] > 1
+        and (shape[:count] == old or len(set(shape[:count])) == 1)
+    ):
         return PositionAxes(tuple(range(count)), tuple(shape[:count]))
-    axis = sequence_axis(shape)
+    axis = sequence_axis(shape) if axis is None else axis
     rows = shape[axis]
     if old is None:
         prefix, side = _square(rows - (suffix or 0), name, prefix, count)
@@ -390,14 +435,49 @@ def window(shape: Sequence[int], name: str, old: tuple[int, ...] | None) -> Posi
     raise PeError(f"{name} has {rows} rows, no square window has so many; say --from-window HxW")
 
 
+def distances(shape: Sequence[int], name: str, old: tuple[int, ...] | None) -> PositionAxes:
+    """Bias by distance (heads, h w) of LeViT and kin: a value for each distance in rows and columns of a grid `old`."""
+    side = isqrt(shape[1])
+    sizes = (side, side) if old is None or prod(old) != shape[1] else old
+    if prod(sizes) != shape[1]:
+        raise PeError(f"{name} of shape {list(shape)} is not for a square grid; say --from-grid HxW")
+    return PositionAxes((1,), sizes)
+
+
+def tiles(shape: Sequence[int], name: str, rows: int, width: int, where: PositionAxes) -> PositionAxes:
+    """Rows of every tile in one axis (ratios, tiles x rows x width), as in Llama 3.2 Vision beside its grid at `where`."""
+    count, left = divmod(shape[1], rows * width)
+    if left or not count:
+        raise PeError(
+            f"{name} of shape {list(shape)} does not hold tiles of {rows} rows of {width}, as the table beside it has"
+        )
+    return PositionAxes((2,), where.old, where.prefix, where.suffix, (shape[0], count, rows, width))
+
+
 def spans(sizes: Sequence[int]) -> tuple[int, ...]:
     """How many offsets a window of these sides has on each axis: 2 w - 1."""
     return tuple(2 * size - 1 for size in sizes)
 
 
-def in_step(new: tuple[int, ...], old: tuple[int, ...], largest: tuple[int, ...]) -> tuple[int, ...]:
-    """What grid `old` becomes where `largest`, of the first stage of the same pyramid (PVT), becomes `new`."""
-    return tuple(max(1, n * o // most) for n, o, most in zip(new, old, largest, strict=True))
+def in_step(
+    new: tuple[int, ...], old: tuple[int, ...], largest: tuple[int, ...], *, halving: bool
+) -> tuple[int, ...]:
+    """What grid `old` becomes where `largest`, of the first stage of the same pyramid, becomes `new`.
+
+    Stages divide the image and round down (PVT); with `halving` they come of convolutions that round up (LeViT).
+    """
+    step = _halved if halving else _divided
+    return tuple(step(n, o, most) for n, o, most in zip(new, old, largest, strict=True))
+
+
+def _divided(new: int, old: int, largest: int) -> int:
+    return max(1, new * old // largest)
+
+
+def _halved(new: int, old: int, largest: int) -> int:
+    while largest > old:
+        largest, new = (largest + 1) // 2, (new + 1) // 2
+    return new
 
 
 def times(sizes: Sequence[int]) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.extend.config import LENGTH_FIELDS, ModelConfig, grid_of, length_fields, offset_of, suffix_of
+from pe_cli.extend.config import ModelConfig, grid_of, length_fields, offset_of, suffix_of
 from pe_cli.files.base import TensorSpec
 from pe_cli.files.sources import open_source
 from pe_cli.files.text import read_object
@@ -272,7 +272,8 @@ def _rows(shape: Sequence[int]) -> int | None:
 
 
 def _fits_length(config: ModelConfig, weight: _Weight, rows: int) -> Iterator[Finding]:
-    fields = _length_fields(config, weight.spec.name)
+    row = named(weight.spec.name, weight.spec.shape)
+    fields = _length_fields(config, weight.spec.name, row.fields if row is not None else ())
     if fields is None:
         return
     prefix, values = fields
@@ -286,10 +287,12 @@ def _fits_length(config: ModelConfig, weight: _Weight, rows: int) -> Iterator[Fi
     )
 
 
-def _length_fields(config: ModelConfig, tensor: str) -> tuple[str, dict[str, int]] | None:
+def _length_fields(
+    config: ModelConfig, tensor: str, names: Sequence[str]
+) -> tuple[str, dict[str, int]] | None:
     """The fields of the configuration that say how long a table is, with the path in front of them."""
     for path, section in config.sections(tensor):
-        values = {f: v for f, v in length_fields(section, tensor).items() if f in LENGTH_FIELDS}
+        values = length_fields(section, tensor, names)
         if values:
             return "".join(f"{name}." for name in path), values
     return None

@@ -7,24 +7,35 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from math import prod
 from pathlib import Path
 from typing import Any
 
 from pe_cli.errors import PeError
 from pe_cli.extend import containers
 from pe_cli.extend.config import Edit, ModelConfig, edited, read_config
-from pe_cli.extend.new_folder import Place, entries, left_out, names_in, same_file
+from pe_cli.extend.followers import moments
+from pe_cli.extend.new_folder import Place, entries, left_out, names_in, of_a_trainer, same_file
 from pe_cli.extend.plan import ExtensionPlan, make_plan
 from pe_cli.extend.presets import ResizeRequest
+from pe_cli.extend.processors import LIMITED, OPEN_CLIP, Limits
 from pe_cli.extend.report import TableReport
 from pe_cli.extend.rotary import Stretch
 from pe_cli.extend.table import TableChange, Watch
 from pe_cli.files.sources import Source, open_source
 from pe_cli.files.text import read_object
+from pe_cli.files.torch import EXTENSIONS
 
-INDEX = "model.safetensors.index.json"
-SINGLE = "model.safetensors"
+# The files that hold the weights, in the order in which libraries look for them: (index of several, a single one).
+WEIGHTS = (
+    ("model.safetensors.index.json", "model.safetensors"),
+    ("diffusion_pytorch_model.safetensors.index.json", "diffusion_pytorch_model.safetensors"),
+    (None, "open_clip_model.safetensors"),
+    ("pytorch_model.bin.index.json", "pytorch_model.bin"),
+    ("diffusion_pytorch_model.bin.index.json", "diffusion_pytorch_model.bin"),
+    (None, "open_clip_pytorch_model.bin"),
+    (None, "tf_model.h5"),
+)
+OPTIMIZER = "optimizer.pt"
 
 
 @dataclass(frozen=True)
@@ -73,29 +84,40 @@ def extend_folder(
     Errors: no weights, a target that exists, the errors of `make_plan`.
     """
     place = None if target is None else Place.of(target, folder, force)
-    shards = _shards(folder)
-    config_path = folder / "config.json"
-    config = read_config(config_path) if config_path.is_file() else None
+    shards, index = _shards(folder)
+    config_name = _config_name(folder, shards)
+    config = read_config(folder / config_name) if config_name else None
     with ExitStack() as stack:
         sources = {name: stack.enter_context(open_source(str(folder / name))) for name in shards}
         tensors = {name: spec for source in sources.values() for name, spec in source.tensors.items()}
-        label = ModelConfig(config.data, f"{folder.name}/config.json") if config else None
+        label = ModelConfig(config.data, f"{folder.name}/{config_name}") if config else None
         text = json.dumps(config.data) if config else ""
         plan = make_plan(tensors, request, label, str(folder), text)
         if watch is not None:
             plan.watch_first(watch)
         result = ExtendedFolder(plan)
-        texts = dict(_texts(folder, plan, config))
+        texts = dict(_texts(folder, plan, config_name, config))
         names = set(os.listdir(folder)).difference(shards)
-        gone = left_out(folder, shards)
-        others = list(entries(folder, names.difference(texts, gone), gone))
+        gone = left_out(folder, shards, index)
+        optimizer = _optimizer(folder, plan, stack)
+        if isinstance(optimizer, str):
+            gone.add(OPTIMIZER)
+        rewritten = {OPTIMIZER} if isinstance(optimizer, tuple) else set()
+        others = list(entries(folder, names.difference(texts, gone, rewritten), gone))
 
         def build(new: Path | None) -> None:
             for name, source in sources.items():
                 _shard(result, source, name, new, metadata, link)
             for name in sorted(names):
-                if name in gone:
+                if name == OPTIMIZER and isinstance(optimizer, str):
+                    result.files.append(FileChange(name, f"left out: {optimizer}"))
+                elif name in gone:
                     result.files.append(FileChange(name, "left out: other weights, with the old table"))
+                elif name == OPTIMIZER and isinstance(optimizer, tuple):
+                    state, following = optimizer
+                    if new is not None:
+                        containers.rewrite(state, following, str(new / name), metadata=metadata)
+                    result.files.append(FileChange(name, "the state of the table follows its rows"))
                 elif name in texts:
                     text, edits = texts[name]
                     result.files.append(FileChange(name, "changed", edits))
@@ -108,7 +130,7 @@ def extend_folder(
         if place is None:
             build(None)
         else:
-            known = {*names_in(folder), *map(_written_name, shards), *(entry.listed for entry in others)}
+            known = {*names_in(folder), *(entry.listed for entry in others)}
             place.fill(known, build)
         result.reports.sort(key=lambda report: list(plan.tables).index(report.name))
     return result
@@ -124,7 +146,7 @@ def stretch_folder(
     """
     place = None if target is None else Place.of(target, folder, force)
     limits = Limits(tokens=(stretch.before.max_position or stretch.original_len, stretch.length))
-    texts = dict(_changed_texts(folder, stretch.edits, limits))
+    texts = dict(_changed_texts(folder, "config.json", stretch.edits, limits))
     names = set(os.listdir(folder)).difference(texts)
     others = list(entries(folder, names, ()))
     if place is not None:
@@ -144,20 +166,105 @@ def stretched_text(path: Path, stretch: Stretch) -> str:
     return _written(edited(read_object(path), stretch.edits), path.read_text(encoding="utf-8"))
 
 
-def _shards(folder: Path) -> list[str]:
-    """The files that hold the weights: safetensors first, then torch."""
-    for index, single in ((INDEX, SINGLE), ("pytorch_model.bin.index.json", "pytorch_model.bin")):
-        if (folder / index).is_file():
-            return _named(folder / index)
+def _config_name(folder: Path, shards: list[str]) -> str | None:
+    """The configuration that describes the weights; open_clip keeps its own."""
+    own = [OPEN_CLIP, "config.json"] if shards[0].startswith("open_clip") else ["config.json", OPEN_CLIP]
+    return next((name for name in own if (folder / name).is_file()), None)
+
+
+def _shards(folder: Path) -> tuple[list[str], str | None]:
+    """The files that hold the weights, safetensors first, and the name of their index if they have one."""
+    for index, single in WEIGHTS:
+        if index is not None and (folder / index).is_file():
+            return _named(folder / index), index
         if (folder / single).is_file():
-            return [single]
-    others = sorted(path.name for path in folder.glob("*.safetensors"))
-    if len(others) == 1:
-        return others
-    raise PeError(
-        f"{folder} holds no model.safetensors, its index, or pytorch_model.bin"
-        + (f"; name one of {', '.join(others)}" if others else "")
+            return [single], None
+    files = sorted(path.name for path in folder.glob("*.safetensors") if not path.name.startswith("adapter_"))
+    if len(files) == 1:
+        return files, None
+    if files:
+        raise PeError(
+            f"{folder} holds no model.safetensors, its index, or pytorch_model.bin; name one of {', '.join(files)}"
+        )
+    torch = sorted(
+        path.name
+        for ending in EXTENSIONS
+        for path in folder.glob(f"*{ending}")
+        if not of_a_trainer(path.name)
     )
+    if len(torch) == 1:
+        return torch, None
+    raise PeError(_no_weights(folder, torch))
+
+
+# What a folder holds instead of weights that pe extends, and what to do: (pattern, sentence).
+INSTEAD = (
+    (
+        "adapter_config.json",
+        "it is an adapter, and the tables are in its base model: extend that, and load or train the adapter on it",
+    ),
+    (
+        "flax_model*.msgpack",
+        "its weights are in Flax's MessagePack, which pe does not read: load them and save safetensors (from_flax=True)",
+    ),
+    (
+        "tf_model*.h5",
+        "its weights are TensorFlow's in several files: load them and save safetensors (from_tf=True)",
+    ),
+    (
+        "*.onnx",
+        "an ONNX graph has its shapes built in: extend the model it was exported from, and export that",
+    ),
+    (
+        "*.gguf",
+        "give the .gguf file itself, of which the table alone is written; or extend the model it was converted from",
+    ),
+    ("*.ckpt.index", "a checkpoint of TensorFlow is not read: save its weights as .h5 or .safetensors"),
+)
+
+
+def _no_weights(folder: Path, torch: list[str]) -> str:
+    if torch:
+        return f"{folder} holds {len(torch)} files of torch; name one of {', '.join(torch)}"
+    below = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _has_weights(path)]
+    if below:
+        what = "holds no weights itself"
+        if (folder / "model_index.json").is_file():
+            what = "is a pipeline of diffusers"
+        elif (folder / "modules.json").is_file():
+            what = "is a model of sentence-transformers"
+        return (
+            f"{folder} {what}: its models are in {', '.join(below)}; extend the one that has the table, as in "
+            f"`pe extend {folder / below[0]} …`, and put the result in its place"
+        )
+    for pattern, sentence in INSTEAD:
+        if any(folder.glob(pattern)):
+            return f"{folder} holds no weights that can be extended: {sentence}"
+    return f"{folder} holds no model.safetensors, its index, or pytorch_model.bin"
+
+
+def _has_weights(folder: Path) -> bool:
+    try:
+        _shards(folder)
+    except PeError:
+        return False
+    return True
+
+
+def _optimizer(
+    folder: Path, plan: ExtensionPlan, stack: ExitStack
+) -> tuple[Source, ExtensionPlan] | str | None:
+    """The state of an optimizer beside the weights with what changes in it, or why it has to be left out; None where none is."""
+    if not (folder / OPTIMIZER).is_file():
+        return None
+    try:
+        source = stack.enter_context(open_source(str(folder / OPTIMIZER)))
+        changes = ExtensionPlan()
+        for table in plan.tables.values():
+            changes.add_buffers(moments(source.tensors, table, OPTIMIZER))
+    except PeError as error:
+        return f"it belongs to the old table, and the optimizer starts anew ({error})"
+    return (source, changes) if changes.buffers else None
 
 
 def _named(index: Path) -> list[str]:
@@ -184,11 +291,6 @@ def _said(value: Any) -> str:
     return json.dumps(value)[:40]
 
 
-def _written_name(shard: str) -> str:
-    """What a file of weights is called in the new folder, where it is a safetensors file."""
-    return SINGLE if shard == "pytorch_model.bin" else str(Path(shard).with_suffix(".safetensors"))
-
-
 def _shard(
     result: ExtendedFolder,
     source: Source,
@@ -199,8 +301,7 @@ def _shard(
 ) -> None:
     plan = result.plan
     changes = {tensor: change for tensor in source.tensors if (change := plan.change(tensor)) is not None}
-    torch = source.format == "torch"
-    if not changes and not torch:
+    if not changes:
         if new is not None:
             same_file(Path(source.label), new / name, link=link)
         result.files.append(FileChange(name, "the same"))
@@ -209,38 +310,35 @@ def _shard(
         tables={t: c for t, c in plan.tables.items() if t in changes},
         buffers={t: c for t, c in plan.buffers.items() if t in changes},
     )
-    written = _written_name(name)
-    if torch and written != SINGLE:
-        raise PeError(f"{name} is one of several torch files; convert the model to safetensors first")
     if new is None:
         result.reports += containers.changed(source, ours)[1]
     else:
-        result.reports += containers.rewrite(source, ours, str(new / written), metadata=metadata)
+        result.reports += containers.rewrite(source, ours, str(new / name), metadata=metadata)
     counts = ((len(ours.tables), "table"), (len(ours.buffers), "buffer"))
     what = " and ".join(f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts if count)
-    action = f"{what or 'nothing'} changed, all else the same bytes"
-    result.files.append(FileChange(written, action if written == name else f"{action}; from {name}"))
+    same = "the same values" if source.format == "torch" else "the same bytes"
+    result.files.append(FileChange(name, f"{what or 'nothing'} changed, all else {same}"))
 
 
 def _texts(
-    folder: Path, plan: ExtensionPlan, config: ModelConfig | None
+    folder: Path, plan: ExtensionPlan, config_name: str | None, config: ModelConfig | None
 ) -> Iterator[tuple[str, tuple[str, tuple[Edit, ...]]]]:
     """JSON files that change: name, new text and the fields that differ."""
-    for name, change in _changed_texts(folder, plan.edits, Limits.of(plan), lambda data: _index(data, plan)):
-        if name != "config.json" or config is not None:
-            yield name, change
+    limits = Limits.of(plan, config)
+    yield from _changed_texts(folder, config_name, plan.edits, limits, lambda data: _index(data, plan))
 
 
 def _changed_texts(
     folder: Path,
+    config_name: str | None,
     edits: Sequence[Edit],
     limits: Limits,
     index: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> Iterator[tuple[str, tuple[str, tuple[Edit, ...]]]]:
     for name, change in (
-        ("config.json", lambda data: edited(data, edits)),
-        *(((INDEX, index),) if index is not None else ()),
-        *((name, getattr(limits, method)) for name, method in LIMITED),
+        *(((config_name, lambda data: edited(data, edits)),) if config_name is not None else ()),
+        *((own, index) for own, _ in WEIGHTS if own is not None and index is not None),
+        *((name, getattr(limits, method)) for name, method in LIMITED if name != config_name),
     ):
         path = folder / name
         if not path.is_file():
@@ -283,115 +381,3 @@ def _index(data: dict[str, Any], plan: ExtensionPlan) -> dict[str, Any]:
         if new is None:
             data["weight_map"].pop(change.old.name, None)
     return data
-
-
-LIMITED = (
-    ("tokenizer_config.json", "tokenizer_config"),
-    ("tokenizer.json", "tokenizer"),
-    ("sentence_bert_config.json", "sentence_bert"),
-    ("generation_config.json", "generation"),
-    ("preprocessor_config.json", "preprocessor"),
-    ("processor_config.json", "processor"),
-)
-SAMPLES_PER_FRAME = 2  # Whisper: two mel frames for one position
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Old and new sizes that files around the model repeat: tokens, image sides, audio positions."""
-
-    tokens: tuple[int, int] | None = None
-    image: tuple[Any, Any] | None = None
-    audio: tuple[int, int] | None = None
-
-    @classmethod
-    def of(cls, plan: ExtensionPlan) -> Limits:
-        """What the plan changes, as far as its configuration edits say what it is."""
-        tokens = image = audio = None
-        for edit in plan.edits:
-            if edit.path[-1] == "max_source_positions":
-                audio = (edit.old, edit.new)
-            elif edit.path[-1] == "image_size":
-                image = image or (edit.old, edit.new)
-        if audio is None:
-            for table in plan.tables.values():
-                if table.kind == "sequence" and len(table.layout.old) == 1 and table.known:
-                    tokens = (table.layout.usable, prod(table.sizes))
-        return cls(tokens, image, audio)
-
-    def _length(self, value: Any) -> Any:
-        """A limit in tokens: raised to what is usable now, or lowered to it; one that is no limit stays."""
-        if self.tokens is None or type(value) is not int:
-            return value
-        old, new = self.tokens
-        if new > old:
-            return new if 0 < value <= old else value
-        return new if new < value < 1 << 40 else value
-
-    def tokenizer_config(self, data: dict[str, Any]) -> dict[str, Any]:
-        if "model_max_length" in data:
-            data["model_max_length"] = self._length(data["model_max_length"])
-        return data
-
-    def tokenizer(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Truncation at the new length; padding to a fixed length, which was that of truncation, to the longest."""
-        truncation, padding = data.get("truncation"), data.get("padding")
-        if isinstance(truncation, dict) and self.tokens is not None:
-            before = truncation.get("max_length")
-            truncation["max_length"] = self._length(before)
-            fixed = padding.get("strategy") if isinstance(padding, dict) else None
-            if (
-                isinstance(fixed, dict)
-                and fixed.get("Fixed") == before
-                and truncation["max_length"] != before
-            ):
-                assert isinstance(padding, dict)
-                padding["strategy"] = "BatchLongest"
-        return data
-
-    def sentence_bert(self, data: dict[str, Any]) -> dict[str, Any]:
-        if "max_seq_length" in data:
-            data["max_seq_length"] = self._length(data["max_seq_length"])
-        return data
-
-    def generation(self, data: dict[str, Any]) -> dict[str, Any]:
-        if self.tokens is not None and data.get("max_length") == self.tokens[0]:
-            data["max_length"] = self.tokens[1]
-        return data
-
-    def preprocessor(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Image sides, and for Whisper the length of a chunk."""
-        for key in ("size", "crop_size", "pad_size"):
-            if self.image is not None and key in data:
-                data[key] = self._image(data[key])
-        if self.audio is not None and isinstance(data.get("nb_max_frames"), int):
-            _chunk(data, SAMPLES_PER_FRAME * self.audio[1])
-        return data
-
-    def processor(self, data: dict[str, Any]) -> dict[str, Any]:
-        for part in ("image_processor", "feature_extractor"):
-            if isinstance(data.get(part), dict):
-                data[part] = self.preprocessor(data[part])
-        return data
-
-    def _image(self, value: Any) -> Any:
-        assert self.image is not None
-        old, new = (side if isinstance(side, list) else [side, side] for side in self.image)
-        if type(value) is int:
-            return new[0] if value == old[0] and new[0] == new[1] else value
-        if not isinstance(value, dict):
-            return value
-        if "height" in value and "width" in value:
-            fits = [value["height"], value["width"]] == old
-            return {**value, "height": new[0], "width": new[1]} if fits else value
-        sides = ("shortest_edge", "longest_edge")
-        return {key: max(new) if key in sides and side == max(old) else side for key, side in value.items()}
-
-
-def _chunk(data: dict[str, Any], frames: int) -> None:
-    hop = data.get("hop_length", 160)
-    rate = data.get("sampling_rate", 16000)
-    data["nb_max_frames"] = frames
-    data["n_samples"] = frames * hop
-    seconds = frames * hop / rate
-    data["chunk_length"] = int(seconds) if seconds == int(seconds) else seconds

@@ -1,4 +1,4 @@
-"""Model folders that appear whole or not at all, and that lose nothing of what they replace.
+"""Model folders that appear whole or not at all, that lose nothing of what they replace, and what is copied into them.
 
 The new folder is built under a hidden name beside its place. An existing one changes places with it in one step where
 the system can (Linux): even a killed process leaves the old or the new one. Elsewhere two renames do it, and what
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fnmatch
 import os
 import shutil
 import stat
@@ -253,7 +254,12 @@ def remove(folder: Path) -> None:
 
 
 # Other copies of the weights: they would hold the old table.
-STALE = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.gguf", "*.bin.index.json")
+STALE = (
+    *("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.gguf"),
+    *("*.bin.index.json", "*.safetensors.index.json"),
+)
+# What a trainer keeps beside the weights, which does not depend on the table.
+TRAINER = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state*.pth")
 STALE_FOLDERS = ("onnx", "openvino", "coreml")
 FILE, FOLDER, LINK = "file", "folder", "link"
 
@@ -282,14 +288,20 @@ class CopiedEntry:
             same_file(self.path, target, link=link)
 
 
-def left_out(folder: Path, shards: Collection[str]) -> set[str]:
-    """The names in `folder` of weights but the safetensors `shards`, and of links to such weights."""
-    kept = {name for name in shards if name.endswith(".safetensors")}
-    patterns = (*STALE, "*.safetensors") if kept else STALE
+def of_a_trainer(name: str) -> bool:
+    """Whether a file is of the training and not of the weights: arguments, schedule, random states."""
+    return any(fnmatch.fnmatch(name, pattern) for pattern in TRAINER)
+
+
+def left_out(folder: Path, shards: Collection[str], index: str | None) -> set[str]:
+    """The names in `folder` of weights but the `shards` and their `index`, and of links to such weights."""
+    kept = {*shards, *([index] if index else ())}
+    patterns = (*STALE, "*.safetensors") if any(name.endswith(".safetensors") for name in shards) else STALE
     gone = {
         path.name
         for path in folder.iterdir()
-        if path.name in STALE_FOLDERS or (any(map(path.match, patterns)) and not path.is_dir())
+        if path.name in STALE_FOLDERS
+        or (any(map(path.match, patterns)) and not path.is_dir() and not of_a_trainer(path.name))
     } - kept
     links = {name: leads for name in os.listdir(folder) if (leads := inner_link(folder, name)) is not None}
     while more := {name for name, leads in links.items() if _top(leads) in gone} - gone:

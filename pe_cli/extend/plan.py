@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TypeAlias
 
 from pe_cli.errors import PeError
 from pe_cli.extend.config import (
     Edit,
     ModelConfig,
+    axial_edits,
     grid_edits,
     grid_of,
     length_edits,
@@ -29,31 +27,32 @@ from pe_cli.extend.find import (
     PositionAxes,
     choose,
     companions,
+    distances,
     find,
     grid,
     in_step,
     sequence,
     sequence_axis,
     spans,
+    tiles,
     times,
     window,
+)
+from pe_cli.extend.followers import (
+    BufferChange,
+    coordinate_table,
+    distance_buffers,
+    follow,
+    masks,
+    moments,
+    window_buffers,
 )
 from pe_cli.extend.presets import ResizeRequest, settle
 from pe_cli.extend.table import TableChange, Watch
 from pe_cli.files import TensorSpec
-from pe_cli.position_names import Kind
+from pe_cli.position_names import Kind, named
 
 CLIP_ROWS, WHISPER_ROWS = 77, 1500
-
-
-@dataclass(frozen=True)
-class BufferChange:
-    """`old` becomes `new`, made from the old values by `make`; `make` is None where the buffer is left out."""
-
-    old: TensorSpec
-    new: TensorSpec
-    what: str
-    make: Callable[[NDArray[Any]], NDArray[Any]] | None
 
 
 Change: TypeAlias = TableChange | BufferChange
@@ -61,12 +60,16 @@ Change: TypeAlias = TableChange | BufferChange
 
 @dataclass
 class ExtensionPlan:
-    """What becomes of which tensor, in any order; what the configuration must say; what there is to tell."""
+    """What becomes of which tensor, in any order; what the configuration must say; what there is to tell.
+
+    `tokens` is how many tokens the model took and takes, where a table of tokens changes.
+    """
 
     tables: dict[str, TableChange] = field(default_factory=dict)
     buffers: dict[str, BufferChange] = field(default_factory=dict)
     edits: list[Edit] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    tokens: tuple[int, int] | None = None
 
     def change(self, name: str) -> Change | None:
         """The change of tensor `name`, or None where it stays as it is."""
@@ -99,6 +102,33 @@ class ExtensionPlan:
         self.notes += [note for note in notes if note not in self.notes]
 
 
+def _coordinates(
+    tensors: Mapping[str, TensorSpec], window: tuple[int, ...], config: ModelConfig | None
+) -> ExtensionPlan | None:
+    """Swin v2 has no table of biases: its coordinates and indices follow the window; None where there are none."""
+    plan = ExtensionPlan()
+    for name, spec in tensors.items():
+        if not name.endswith("relative_coords_table"):
+            continue
+        old = tuple((size + 1) // 2 for size in spec.shape[-3:-1])
+        shape = (*spec.shape[:-3], *spans(window), spec.shape[-1])
+        plan.add_buffers(
+            [
+                BufferChange(
+                    spec,
+                    TensorSpec(name, spec.dtype, shape),
+                    "coordinates of the new window",
+                    coordinate_table(window),
+                )
+            ]
+        )
+        plan.add_buffers(window_buffers(tensors, name, window, 0))
+        if config is not None:
+            plan.add_edits(*window_edits(config, name, old, window))
+    plan.add_buffers(masks(tensors) if plan.buffers else ())
+    return plan if plan.buffers else None
+
+
 def make_plan(
     tensors: Mapping[str, TensorSpec],
     request: ResizeRequest,
@@ -111,12 +141,46 @@ def make_plan(
     Errors: no table or several, a layout that does not fit, a configuration that disagrees.
     """
     is_grid = config.sizes_image if config is not None else lambda _: False
+    if request.window is not None and not request.tensors:
+        coordinates = _coordinates(tensors, request.window, config)
+        if coordinates is not None:
+            return coordinates
     chosen = choose(tensors, request.tensors, request.kind, label, config_text, is_grid)
     planner = _Planner(tensors, request, config, chosen)
     {"sequence": planner.sequences, "grid": planner.grids, "window": planner.windows}[request.kind]()
     if config is not None:
         _refuse_shared_fields(planner.plan, tensors, config)
+    else:
+        planner.plan.notes += _fields_that_follow(planner.plan, chosen)
+    for change in list(planner.plan.tables.values()):
+        planner.plan.add_buffers(moments(tensors, change, label))
     return planner.plan
+
+
+# What sizes a table of each kind in the configurations of most models.
+_USUAL_FIELDS: dict[Kind, str] = {
+    "grid": "image_size",
+    "bias": "image_size",
+    "window": "window_size",
+    "relative": "image_size",
+    "axial": "axial_pos_shape and max_position_embeddings",
+    "sequence": "max_position_embeddings (n_positions in GPT-2, context_length in open_clip)",
+}
+
+
+def _fields_that_follow(plan: ExtensionPlan, chosen: Sequence[Candidate]) -> Iterator[str]:
+    """What must change in a configuration that is not there, so that the model's code takes the new table."""
+    fields = dict.fromkeys(
+        " and ".join(candidate.fields) or _USUAL_FIELDS[candidate.kind]
+        for candidate in chosen
+        if candidate.kind is not None
+        and candidate.name in plan.tables
+        and named(candidate.name, candidate.spec.shape)
+    )
+    if fields:
+        yield (
+            f"the model's configuration must follow, and is not here: {', '.join(fields)} (extend the model's folder to have it done)"
+        )
 
 
 @dataclass
@@ -150,30 +214,90 @@ class _Planner:
             old, new = (rows, where.usable), (prefix + request.length + where.suffix, request.length)
             self.plan.add_buffers(follow(self.tensors, spec.name, old, new))
             if self.config is not None and candidate.kind == "sequence":
-                self.plan.add_edits(*length_edits(self.config, spec.name, old, new))
+                self.plan.add_edits(*length_edits(self.config, spec.name, old, new, candidate.fields))
+            if candidate.kind == "sequence" and candidate.main:
+                self.plan.tokens = min(self.plan.tokens or (old[1], new[1]), (old[1], new[1]))
 
     def grids(self) -> None:
         """Tables of image patches: `--grid`."""
         request = self.request
         assert request.grid is not None
-        layouts = {candidate.name: self._grid_layout(candidate) for candidate in self.chosen}
-        for candidate in self.chosen:
+        if self.chosen[0].kind == "axial":
+            self._axial()
+            return
+        if self.chosen[0].kind == "bias":
+            self._by_distance(request.grid, request.from_grid)
+            return
+        resized = [candidate for candidate in self.chosen if candidate.kind not in ("relative", "window")]
+        if not resized:
+            raise PeError(
+                f"{self.chosen[0].name} follows the table of a grid: name that as well, or say the size by --window or --len"
+            )
+        layouts = {candidate.name: self._grid_layout(candidate) for candidate in resized}
+        self._refuse_branches(layouts)
+        for candidate in resized:
             where = layouts[candidate.name]
             _require_axes(candidate.spec, f"a grid of {times(where.old)}", where, request.grid)
-            alike = (layouts[other.name].old for other in self.chosen if other.group == candidate.group)
-            new = in_step(request.grid, where.old, max(alike, key=prod))
+            alike = (layouts[other.name].old for other in resized if other.group == candidate.group)
+            largest = max(alike, key=prod)
+            new = in_step(request.grid, where.old, largest, halving=False)
             self.plan.add_table(self._table(candidate, where, new, "grid"))
             rows = prod(new) + where.prefix + where.suffix
             self.plan.add_buffers(follow(self.tensors, candidate.name, (where.rows,) * 2, (rows, rows)))
             if self.config is not None:
                 self.plan.add_edits(*grid_edits(self.config, candidate.name, where.old, new))
             if candidate.kind == "grid" and new == request.grid:
-                self._move_along(where)
+                self._move_along(candidate, where)
+
+    def _refuse_branches(self, layouts: Mapping[str, PositionAxes]) -> None:
+        """Tables of one name and of grids that are no stages of one another (CrossViT) are only changed where they are named."""
+        largest = max((where.old for where in layouts.values()), key=prod)
+        apart = any(
+            most % side for where in layouts.values() for most, side in zip(largest, where.old, strict=True)
+        )
+        if apart and not self.request.tensors and all(c.kind == "grid" for c in self.chosen):
+            listed = ", ".join(f"{name} {times(where.old)}" for name, where in layouts.items())
+            raise PeError(
+                f"there are {len(layouts)} tables of different grids: {listed}; name one with --tensor, or all of them with a "
+                "glob, and the others follow the largest in proportion"
+            )
+
+    def _by_distance(self, size: tuple[int, ...], old: tuple[int, ...] | None) -> None:
+        """Biases by distance of every stage (LeViT, TinyViT): `size` is that of the largest grid."""
+        layouts = {c.name: distances(c.spec.shape, c.spec.called, old) for c in self.chosen}
+        largest = max((where.old for where in layouts.values()), key=prod)
+        for candidate in self.chosen:
+            where = layouts[candidate.name]
+            _require_axes(candidate.spec, f"for a grid of {times(where.old)}", where, size)
+            new = in_step(size, where.old, largest, halving=True)
+            self.plan.add_table(self._table(candidate, where, new, "bias"))
+            self.plan.add_buffers(distance_buffers(self.tensors, candidate.name, where.old, new))
+            if self.config is not None and where.old == largest:
+                self.plan.add_edits(*grid_edits(self.config, candidate.name, where.old, new))
+
+    def _axial(self) -> None:
+        """The two factors of Reformer: one for the rows and one for the columns of a grid that is the sequence."""
+        grid = self.request.grid
+        assert grid is not None
+        tables = sorted(self.chosen, key=lambda candidate: candidate.name)
+        if len(tables) != len(grid):
+            raise PeError(f"{len(tables)} factors make the positions, not {len(grid)} as {times(grid)}")
+        olds = []
+        for axis, (candidate, size) in enumerate(zip(tables, grid, strict=True)):
+            old = candidate.spec.shape[axis]
+            olds.append(old)
+            where = PositionAxes((axis,), (old,))
+            self.plan.add_table(self._table(candidate, where, (size,), "axial"))
+        if self.config is not None:
+            self.plan.add_edits(*axial_edits(self.config, tuple(olds), grid))
 
     def windows(self) -> None:
         """Bias tables of attention windows: `--window`."""
         request = self.request
         assert request.window is not None
+        if self.chosen[0].kind == "bias":
+            self._by_distance(request.window, request.from_window)
+            return
         layouts = {c.name: window(c.spec.shape, c.spec.called, request.from_window) for c in self.chosen}
         largest = max((where.old for where in layouts.values()), key=prod)
         for candidate in self.chosen:
@@ -208,6 +332,7 @@ class _Planner:
                 prefix=self.request.front,
                 suffix=suffix,
                 d=width_of(self.config, spec.name),
+                axis=candidate.axis,
             )
         except PeError as error:
             if self.config is None or self.request.from_grid or told is None:
@@ -217,16 +342,22 @@ class _Planner:
                 f"{spec.called} of shape {list(spec.shape)}; correct it, give --from-grid, or leave it out with --config none"
             ) from error
 
-    def _move_along(self, where: PositionAxes) -> None:
-        """Tables of the same grid in the layers: ViTDet's rows by distance, BEiT's bias, YOLOS' per-layer rows."""
+    def _move_along(self, main: Candidate, where: PositionAxes) -> None:
+        """Tables of the same grid in the layers: ViTDet's rows by distance, BEiT's bias, rows of tiles and of layers."""
         assert self.request.grid is not None
         new, left = self.request.grid, []
-        beside = self.chosen[0].name.rpartition(".")[0].partition(".")[0]
-        for candidate in companions(self.chosen, self.tensors):
+        beside = main.name.rpartition(".")[0].partition(".")[0]
+        along = companions(self.chosen, self.tensors)
+        named = [c for c in self.chosen if c.kind in ("relative", "window")]
+        if named:  # the user said which
+            along = [c for c in along if c.kind not in ("relative", "window")] + named
+        _require_told_apart([c for c in along if c.kind == "relative"], named, where, self.config)
+        for candidate in along:
             spec = candidate.spec
             if candidate.kind == "relative" and len(new) == 2:
                 axis = 0 if spec.name.endswith("h") else 1
-                if spec.shape[0] != spans(where.old)[axis] or not _is_global(candidate, self.config):
+                is_global = candidate in named or _is_global(candidate, self.config) is not False
+                if spec.shape[0] != spans(where.old)[axis] or not is_global:
                     left.append(spec)
                     continue
                 old_rows, new_rows = PositionAxes((0,), (spec.shape[0],)), (spans(new)[axis],)
@@ -236,9 +367,12 @@ class _Planner:
                 prod(spans(where.old)) + 3,
             ):
                 self._window(candidate, window(spec.shape, spec.name, where.old), new)
-            elif candidate.kind == "grid" and len(spec.shape) == 4 and spec.shape[2] == where.rows:
-                along = PositionAxes((2,), where.old, where.prefix, where.suffix)
-                self.plan.add_table(self._table(candidate, along, new, "grid"))
+            elif candidate.axis is not None and spec.shape[candidate.axis] == where.rows:
+                axes = PositionAxes((candidate.axis,), where.old, where.prefix, where.suffix)
+                self.plan.add_table(self._table(candidate, axes, new, "grid"))
+            elif spec.name.endswith("tile_embedding.weight"):
+                axes = tiles(spec.shape, spec.called, where.rows, main.spec.shape[-1], where)
+                self.plan.add_table(self._table(candidate, axes, new, "grid"))
         if left:
             sizes = sorted({spec.shape[0] for spec in left})
             self.plan.notes.append(
@@ -272,6 +406,7 @@ class _Planner:
             self.request.seed or 0,
             known,
             tuple(note for note in notes if note),
+            spans=spec.name.endswith("pos_embed.pos_embed"),
         )
 
 
@@ -292,16 +427,31 @@ def _limits(name: str, rows: int, request: ResizeRequest) -> Iterator[str]:
         )
 
 
-def _is_global(candidate: Candidate, config: ModelConfig | None) -> bool:
-    """Whether a layer attends over the whole image, where the configuration says which do."""
-    number = re.search(r"(?:layers|blocks)\.(\d+)\.", candidate.name)
+def _require_told_apart(
+    tables: Sequence[Candidate], named: Sequence[Candidate], where: PositionAxes, config: ModelConfig | None
+) -> None:
+    """Raise where nothing tells layers with windows as large as the grid from those that attend to all of it."""
+    fit = [c for c in tables if c.spec.shape[0] in spans(where.old)]
+    if len(fit) < len(tables) or not fit or named:
+        return
+    if config is None or not any(_is_global(c, config) is not None for c in fit):
+        raise PeError(
+            f"{fit[0].name} and the like fit the grid of {times(where.old)}, and layers with windows of that size would stay: give "
+            "the model's --config, or name what is to change with --tensor, that table and these"
+        )
+
+
+def _is_global(candidate: Candidate, config: ModelConfig | None) -> bool | None:
+    """Whether a layer attends over the whole image; None where the configuration does not say which do."""
+    number = re.search(r"(?:layers?|blocks)\.(\d+)\.", candidate.name)
     if config is None or number is None:
-        return True
+        return None
     for _, section in config.sections(candidate.name):
-        indexes = section.get("global_attn_indexes")
-        if isinstance(indexes, list):
+        if isinstance(indexes := section.get("global_attn_indexes"), list):
             return int(number[1]) in indexes
-    return True
+        if isinstance(indexes := section.get("window_block_indices"), list):
+            return int(number[1]) not in indexes
+    return None
 
 
 def _refuse_shared_fields(
@@ -309,117 +459,28 @@ def _refuse_shared_fields(
 ) -> None:
     """One field that sizes two tables (BART) cannot follow one of them."""
     edited = {edit.path for edit in plan.edits}
+    sized: dict[tuple[str, ...], list[str]] = {}
     for candidate in find(tensors.values(), config.sizes_image):
-        if not candidate.main or candidate.name in plan.tables:
+        if candidate.name in plan.tables or not candidate.spec.size:
             continue
         edits: Sequence[Edit] = []
         if candidate.kind == "sequence":
             rows = candidate.spec.shape[sequence_axis(candidate.spec.shape)]
             offset, _ = offset_of(candidate.name, rows, config)
             with suppress(PeError):  # that one disagrees anyhow
-                edits, _ = length_edits(config, candidate.name, (rows, rows - offset), (0, 0))
-        elif candidate.kind == "grid" and (old := grid_of(config, candidate.name)) is not None:
-            edits, _ = grid_edits(config, candidate.name, old, (1,) * len(old))
-        shared = [edit for edit in edits if edit.path in edited]
-        if shared:
-            raise PeError(
-                f"{'.'.join(shared[0].path)} in {config.label} also sizes {candidate.name}; extend both "
-                f"(--tensor is a glob, or given twice), or leave the configuration out with --config none"
-            )
-
-
-def follow(
-    tensors: Mapping[str, TensorSpec], table: str, old: tuple[int, int], new: tuple[int, int]
-) -> Iterator[BufferChange]:
-    """Buffers of a table of tokens that goes from `old` to `new` (rows, usable).
-
-    They are those beside it (`position_ids`, `token_type_ids`) and the causal masks in the layers of GPT-2 and Neo.
-    """
-    beside = re.sub(r"[^./]*(?:\.weight|/embeddings(?::0)?)?$", "", table)
-    for name, spec in tensors.items():
-        if not spec.shape or spec.shape[-1] not in old or name == table:
-            continue
-        size = new[0] if spec.shape[-1] == old[0] else new[1]
-        if name in (f"{beside}position_ids", f"{beside}token_type_ids") and spec.size == spec.shape[-1]:
-            grown = TensorSpec(name, spec.dtype, (*spec.shape[:-1], size))
-            counting = name.endswith("position_ids")
-            yield BufferChange(
-                spec,
-                grown,
-                "counts on" if counting else "zeros",
-                _counting(grown) if counting else _padded(grown),
-            )
-        elif re.search(r"\.attn(?:\.attention)?\.bias$", name) and spec.shape == (
-            1,
-            1,
-            spec.shape[-1],
-            spec.shape[-1],
+                edits, _ = length_edits(
+                    config, candidate.name, (rows, rows - offset), (0, 0), candidate.fields
+                )
+        elif (
+            candidate.kind == "grid"
+            and candidate.main
+            and (old := grid_of(config, candidate.name)) is not None
         ):
-            grown = TensorSpec(name, spec.dtype, (1, 1, size, size))
-            yield BufferChange(spec, grown, "causal mask", _causal(grown))
-
-
-def _counting(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    def make(old: NDArray[Any]) -> NDArray[Any]:
-        """Counts on from the first value; where the old ones did not count, the new ones continue the last."""
-        flat = old.reshape(-1)
-        count = new.shape[-1]
-        start = flat[0] if np.array_equal(flat, flat[0] + np.arange(len(flat))) else None
-        if start is not None:
-            values = start + np.arange(count)
-        else:
-            more = flat[-1] + 1 + np.arange(max(count - len(flat), 0))
-            values = np.concatenate([flat, more])[:count]
-        grown: NDArray[Any] = values.astype(old.dtype).reshape(new.shape)
-        return grown
-
-    return make
-
-
-def _padded(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    def make(old: NDArray[Any]) -> NDArray[Any]:
-        grown = np.zeros(new.shape, old.dtype)
-        keep = min(new.shape[-1], old.shape[-1])
-        grown[..., :keep] = old[..., :keep]
-        return grown
-
-    return make
-
-
-def _causal(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    def make(old: NDArray[Any]) -> NDArray[Any]:
-        """A lower triangle, or as wide a band below the diagonal as there was (GPT-Neo's local layers)."""
-        size, before = new.shape[-1], old.shape[-1]
-        band = int(np.count_nonzero(old[0, 0, -1]))
-        mask = np.tri(size, dtype=np.bool_)
-        if band < before:
-            mask ^= np.tri(size, k=-band, dtype=np.bool_)
-        return mask.astype(old.dtype).reshape(new.shape)
-
-    return make
-
-
-def window_buffers(
-    tensors: Mapping[str, TensorSpec], table: str, window: Sequence[int], class_rows: int
-) -> Iterator[BufferChange]:
-    """Swin's and BEiT's `relative_position_index` beside a bias table; masks that the loader makes again are left out."""
-    from pe_cli.encodings.windows import swin
-
-    beside = table.rpartition(".")[0]
-    for name, spec in tensors.items():
-        if name == f"{beside}.relative_position_index":
-            index = swin(window=tuple(window), class_token=class_rows > 0)["relative_position_index"]
-            yield BufferChange(
-                spec, TensorSpec(name, spec.dtype, index.shape), "index of the new window", _give(index)
-            )
-
-
-def masks(tensors: Mapping[str, TensorSpec]) -> Iterator[BufferChange]:
-    """Swin's shift masks, which belong to the old window and which its code makes again."""
-    for name, spec in tensors.items():
-        if re.search(r"blocks\.\d+\.attn_mask$", name):
-            yield BufferChange(spec, spec, "left out: made again by the model's code", None)
-
-
-def _give(values: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    return lambda old: values.astype(old.dtype)
+            edits, _ = grid_edits(config, candidate.name, old, (1,) * len(old))
+        for path in {edit.path for edit in edits} & edited:
+            sized.setdefault(path, []).append(candidate.name)
+    for path, names in sized.items():
+        raise PeError(
+            f"{'.'.join(path)} in {config.label} also sizes {', '.join(names)}; extend them together "
+            "(--tensor is a glob, or given several times), or leave the configuration out with --config none"
+        )

@@ -28,7 +28,9 @@ class Recipe:
 
 
 PRESETS = {
-    "timm": Recipe("timm resample_abs_pos_embed, open_clip", {"grid": "cubic"}, antialias=True),
+    "timm": Recipe(
+        "timm resample_abs_pos_embed, open_clip", {"grid": "cubic", "bias": "cubic"}, antialias=True
+    ),
     "torch": Recipe(
         "torch F.interpolate as in transformers, MAE, DeiT, DINO, open_clip's text, ViTDet",
         {"grid": "cubic", "window": "cubic", "sequence": "linear", "relative": "linear"},
@@ -45,9 +47,18 @@ DEFAULTS: dict[Kind, Recipe] = {
     "sequence": Recipe("", {"sequence": "linear"}, anchor="ends"),
     "grid": Recipe("", {"grid": "cubic"}, antialias=True),
     "window": Recipe("", {"window": "cubic"}),
+    "bias": Recipe("", {"bias": "cubic"}, antialias=True),
     "relative": Recipe("", {"relative": "linear"}),
+    "axial": Recipe("", {"axial": "linear"}, anchor="ends"),
 }
-SIZES: dict[Kind, str] = {"sequence": "--len", "grid": "--grid", "window": "--window", "relative": "--len"}
+SIZES: dict[Kind, str] = {
+    "sequence": "--len",
+    "grid": "--grid",
+    "window": "--window",
+    "bias": "--grid",
+    "relative": "--len",
+    "axial": "--grid",
+}
 # Method names of the command line that are not in `resample`.
 NAMES = (*METHODS, "bilinear", "bicubic", REGENERATE)
 
@@ -163,7 +174,7 @@ def settle(request: ResizeRequest, kind: Kind, axes: int, *, known: bool) -> Way
     base = PRESETS[request.preset] if request.preset else DEFAULTS[kind]
     told = (request.method, request.preset, request.anchor, request.antialias)
     chosen = any(value is not None for value in told)
-    along = kind != request.kind and request.kind != "sequence"  # moves along with a grid
+    along = kind in ("relative", "window") and request.kind == "grid"
     if along and (
         kind == "relative" or kind not in base.methods
     ):  # in the way of ViTDet, or in that of its kind

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, TypeAlias
 
@@ -11,79 +11,125 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.extend.find import PositionAxes
+from pe_cli.extend.find import PositionAxes, times
 from pe_cli.extend.presets import REGENERATE, Way, advice
 from pe_cli.extend.report import Outliers, TableReport, account, geometry, median, norms, outliers, warn
 from pe_cli.extend.resample import METHODS, axis_taps
-from pe_cli.extend.weights import FRESH, filler, resample, row_sources
+from pe_cli.extend.weights import FRESH, Taps, filler, resample, row_sources
 from pe_cli.files import TensorSpec
 from pe_cli.memory import require_memory
 from pe_cli.numerics.dtypes import round_to
 from pe_cli.position_names import Kind
 
-STYLES_1D = ("t2t", "paper", "paper-cat", "t2t-cossin")  # fairseq is t2t behind a row of padding
-STYLES_2D = ("mae", "canonical", "moco", "timm", "tatp22", "detr", "cogvideox")
 PROBES = 64
+LOOKED_AT = 4096  # rows of a line from which its formula is told; the others are only compared with it
 # Largest difference from the formula that tables of a type show: their rounding, and float32 angles.
 TOLERANCE = {"float64": 1e-6, "float32": 2e-4, "float16": 1e-3, "bfloat16": 5e-3}
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula that gives the body of a table: `name`, and how far the positions begin from 0."""
+    """The sinusoidal encoding that gives the body of a table, as `pe inspect` finds it.
 
-    name: str
+    Positions are start + stride j on a line, and stride j on each axis of a grid.
+    """
+
     style: str
     width: int
-    start: int = 0
+    base: float
+    start: float = 0.0
+    stride: tuple[float, ...] = (1.0,)
 
-    def make(self, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Rows for a body of `sizes`: (rows, d) in `dtype`, rounded once."""
-        positions = np.arange(prod(sizes)) + self.start
-        return round_to(_table(self.style, positions, self.width, sizes), dtype)
+    @property
+    def name(self) -> str:
+        """`t2t`, `t2t, from position 2`, `mae, base 1000`."""
+        base = f", base {self.base:g}" if self.base != 10000 else ""
+        start = f", from position {self.start:g}" if self.start else ""
+        steps = (
+            f", in steps of {' and '.join(f'{s:g}' for s in self.stride)}"
+            if set(self.stride) != {1.0}
+            else ""
+        )
+        return f"{self.style}{base}{start}{steps}"
+
+    def make(
+        self, sizes: tuple[int, ...], dtype: np.dtype[Any], rows: NDArray[np.int64] | None = None
+    ) -> NDArray[Any]:
+        """The rows of a body of `sizes`, or of these only the numbers `rows`: (rows, d) in `dtype`, rounded once."""
+        from pe_cli.encodings.sinusoidal import sinusoidal
+
+        wanted: NDArray[Any] = np.arange(prod(sizes)) if rows is None else rows
+        more: dict[str, Any] = {}
+        if len(sizes) > 1:
+            more = {"grid": sizes}
+            if set(self.stride) != {1.0}:
+                steps = self.stride * len(sizes) if len(self.stride) == 1 else self.stride
+                more["interpolation_scale"] = tuple(1 / step for step in steps)
+        else:
+            wanted = self.start + self.stride[0] * wanted
+            if self.start.is_integer() and self.stride[0].is_integer():
+                wanted = wanted.astype(np.int64)
+        made = np.asarray(
+            sinusoidal(wanted, dim=self.width, style=self.style, base=self.base, dtype="float64", **more)
+        )
+        return round_to(made.astype(np.float64), dtype)
+
+    def spanning(self, old: tuple[int, ...], new: tuple[int, ...]) -> Formula:
+        """The same span in more or fewer steps, as diffusers divides positions by the size of the table."""
+        steps = self.stride * len(old) if len(self.stride) == 1 else self.stride
+        return replace(self, stride=tuple(s * o / n for s, o, n in zip(steps, old, new, strict=True)))
 
 
-def recognise(rows: NDArray[Any], layout: PositionAxes) -> Formula | None:
-    """The formula that the body of `rows` (n, d) follows, or None."""
+def formula_of(rows: NDArray[Any], layout: PositionAxes) -> Formula | None:
+    """The sinusoidal formula that the body of `rows` (n, d) follows, or None."""
     body = rows[layout.prefix : layout.prefix + layout.usable]
     limit = TOLERANCE.get(body.dtype.name, 0.0) * max(
         1.0, len(body) / 2048
     )  # float32 angles err with distance
-    if not limit or len(body) < 4 or body.shape[1] < 4 or body.shape[1] % 2:
+    if not limit or len(body) < 4 or body.shape[1] < 4:
         return None
     chosen = np.unique(np.linspace(0, len(body) - 1, PROBES).astype(int))
     values = body[chosen].astype(np.float64)
-    pairs = np.square(values).sum(axis=1) / (body.shape[1] / 2)  # sin² + cos² of each pair
-    if np.abs(pairs - 1).max() > 0.01:
+    pairs = np.square(values).sum(axis=1) / (body.shape[1] // 2)  # sin² + cos² of each pair
+    if np.abs(pairs - 1).max() > (0.01 if body.shape[1] % 2 == 0 else 0.5):
         return None
-    for recipe in _recipes(body.shape[1], layout):
-        try:
-            made = _table(recipe.style, chosen + recipe.start, recipe.width, layout.old)
-        except PeError:
-            continue
-        if made.shape == values.shape and np.abs(made - values).max() < limit:
-            return recipe
-    return None
+    found = told(body, layout)
+    if found.get("encoding") != "sinusoidal" or found.get("amplitude", 1) != 1:
+        return None
+    formula = _as_formula(found, body.shape[1], layout)
+    if formula is None:
+        return None
+    try:
+        made = formula.make(layout.old, np.dtype(np.float64), chosen)
+    except PeError:
+        return None
+    return formula if made.shape == values.shape and np.abs(made - values).max() < limit else None
 
 
-def _recipes(width: int, layout: PositionAxes) -> Iterator[Formula]:
-    if len(layout.old) == 2:
-        yield from (Formula(style, style, width) for style in STYLES_2D)
-        return
-    for start in dict.fromkeys((layout.prefix, 0, 1, 2)):
-        for style in STYLES_1D:
-            yield Formula(f"{style}, from position {start}" if start else style, style, width, start)
+def told(body: NDArray[Any], layout: PositionAxes) -> dict[str, Any]:
+    """What `pe inspect` says of the rows of a table, as plain data; empty where it says nothing."""
+    from pe_cli.inspect import identify
+
+    seen = body if len(layout.old) > 1 else body[:LOOKED_AT]
+    found = identify(seen)
+    return {} if found is None else found.as_dict()
 
 
-def _table(
-    style: str, positions: NDArray[np.int64], width: int, sizes: tuple[int, ...]
-) -> NDArray[np.float64]:
-    from pe_cli.encodings.sinusoidal import sinusoidal
-
-    more: dict[str, Any] = {"grid": sizes} if style in STYLES_2D else {}
-    made = np.asarray(sinusoidal(positions, dim=width, style=style, dtype="float64", **more))
-    values: NDArray[np.float64] = made.astype(np.float64)
-    return values
+def _as_formula(found: dict[str, Any], width: int, layout: PositionAxes) -> Formula | None:
+    style, base, start, stride = (found.get(key) for key in ("style", "base", "start", "stride"))
+    if not isinstance(style, str) or not isinstance(base, (int, float)) or found.get("runs"):
+        return None
+    steps = tuple(
+        float(step) for step in (stride if isinstance(stride, list) else [1 if stride is None else stride])
+    )
+    if len(layout.old) > 1:
+        if found.get("grid") != times(layout.old) or found.get("normalize"):
+            return None
+        return Formula(style, width, float(base), 0.0, steps)
+    if "grid" in found or isinstance(start, list) or len(steps) != 1:
+        return None
+    style = "t2t" if style == "fairseq" else style
+    return Formula(style, width, float(base), float(start or 0), steps)
 
 
 # Told the rows (n, d) of a table before and after its change.
@@ -92,7 +138,11 @@ Watch: TypeAlias = Callable[[NDArray[Any], NDArray[Any]], None]
 
 @dataclass(frozen=True)
 class TableChange:
-    """Tensor `old` becomes `new`: its body of `layout.old` becomes `sizes`, in the way `way`."""
+    """Tensor `old` becomes `new`: its body of `layout.old` becomes `sizes`, in the way `way`.
+
+    `spans` says that a formula keeps its span (the sin-cos table of SD3). Once it has run, `applied` holds what was done
+    to the rows, for what has to follow them.
+    """
 
     old: TensorSpec
     new: TensorSpec
@@ -104,6 +154,8 @@ class TableChange:
     known: bool = True
     notes: tuple[str, ...] = ()
     watch: Watch | None = None
+    spans: bool = False
+    applied: list[Callable[[NDArray[Any]], NDArray[Any]]] = field(default_factory=list, compare=False)
 
     def run(self, array: NDArray[Any]) -> tuple[NDArray[Any], Callable[[], TableReport]]:
         """The new tensor of shape `new.shape`, and a function that measures it and gives the report.
@@ -124,29 +176,38 @@ class TableChange:
         made[total - layout.suffix :] = rows[end:]
         inner = made[layout.prefix : total - layout.suffix]
         way, notes = self.way, list(self.notes)
-        recipe = recognise(rows, layout)
-        if recipe is None and way.method == REGENERATE:
+        formula = formula_of(rows, layout)
+        warnings: list[str] = []
+        if formula is None and way.method == REGENERATE:
             raise PeError(
-                f"{self.old.called} is no sinusoidal table that is known; use another --method than regenerate"
+                f"{self.old.called} is not a sinusoidal table that pe recognises, so it cannot be regenerated; choose another "
+                "--method (default: linear)"
             )
-        if recipe is not None and way.method != REGENERATE:
+        if formula is not None and way.method != REGENERATE:
             if self.known and not way.chosen:
                 notes.append(
-                    f"a sinusoidal table ({recipe.name}) stored as weights: regenerated, not resampled"
+                    f"a sinusoidal table ({formula.name}) stored as weights: regenerated, not resampled"
                 )
             else:
-                notes.append(f"a sinusoidal table ({recipe.name}): --method regenerate computes it instead")
-                recipe = None
+                warnings.append(
+                    f"this is a sinusoidal table ({formula.name}), and its rows follow a formula: --method regenerate computes them"
+                )
+                formula = None
+        elif formula is None and not self.known:
+            warnings += _about_rotary(body, layout, self.sizes)
+        if formula is not None and self.spans:
+            formula = formula.spanning(layout.old, self.sizes)
+            notes.append(f"positions keep their span, as diffusers computes them: {formula.name}")
         sizes = norms(body)
         found = (
             outliers(sizes)
-            if self.kind == "sequence" and way.method != REGENERATE and recipe is None
+            if self.kind == "sequence" and way.method != REGENERATE and formula is None
             else None
         )
-        if recipe is not None:
+        if formula is not None:
             way = replace(way, method=REGENERATE)
             source = np.full(len(inner), FRESH)
-            inner[:] = recipe.make(self.sizes, rows.dtype)
+            inner[:] = formula.make(self.sizes, rows.dtype)
             if len(layout.old) == 1:  # rows that were there stay as they are, to the bit
                 shared = min(len(inner), len(body))
                 inner[:shared], source[:shared] = body[:shared], np.arange(shared)
@@ -158,9 +219,11 @@ class TableChange:
             self.watch(rows, made)
 
         def report() -> TableReport:
-            return self._report(rows, sizes, made, source, settled, found, worst, notes)
+            told_of = self._report(rows, sizes, made, source, settled, found, worst, notes)
+            told_of.warnings[:0] = warnings
+            return told_of
 
-        return layout.restore(made, self.new.shape), report
+        return layout.restore(made, self.new.shape, self.sizes), report
 
     def _resampled(
         self, body: NDArray[Any], inner: NDArray[Any], found: Outliers | None, way: Way, notes: list[str]
@@ -176,7 +239,17 @@ class TableChange:
         worst: list[float] = []
         shaped = body.reshape(*self.layout.old, -1)
         resample(shaped, taps, filler(way.method, body, self.seed), out=inner, worst_rounding=worst.append)
+        self.applied.append(lambda other: self._alike(other, taps))
         return row_sources(taps)[0], worst
+
+    def _alike(self, array: NDArray[Any], taps: Sequence[Taps]) -> NDArray[Any]:
+        """A tensor of the shape of the table, its rows made from its own as those of the table were; new ones are zeros."""
+        layout = self.layout
+        rows = layout.rows_of(array)
+        body = rows[layout.prefix : layout.prefix + layout.usable]
+        made = resample(body.reshape(*layout.old, -1), taps).reshape(prod(self.sizes), -1)
+        whole = np.concatenate([rows[: layout.prefix], made, rows[layout.prefix + layout.usable :]])
+        return layout.restore(whole, self.new.shape, self.sizes)
 
     def _report(
         self,
@@ -223,6 +296,23 @@ class TableChange:
         if favoured:
             report.notes.append(favoured)
         return report
+
+
+def _about_rotary(body: NDArray[Any], layout: PositionAxes, sizes: tuple[int, ...]) -> list[str]:
+    """A warning where a bare table is cosines and sines of rotary angles, which a formula gives at any length."""
+    first = body[0].astype(np.complex128 if body.dtype.kind == "c" else np.float64)
+    norm = np.abs(body[:: max(1, len(body) // PROBES)].astype(first.dtype)) ** 2
+    constant = np.ptp(norm.sum(axis=1)) < 1e-2 * float(norm.sum(axis=1).max())
+    if not constant and not (np.ptp(np.abs(first)) < 1e-6):
+        return []
+    found = told(body, layout)
+    if found.get("encoding") != "rope":
+        return []
+    base = f" of base {found['base']:g}" if isinstance(found.get("base"), (int, float)) else ""
+    return [
+        f"this is a rotary table (RoPE){base}, and its rows follow a formula: `pe gen rope` makes it for any length; what was made "
+        "here from its neighbours is position interpolation"
+    ]
 
 
 def _about_outliers(found: Outliers, layout: PositionAxes, way: Way) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.numerics.dtypes import round_to
+from pe_cli.numerics.randomness import normal_rows
 
 Anchor: TypeAlias = Literal["ends", "half", "left"]
 ANCHORS: tuple[Anchor, ...] = ("ends", "half", "left")
@@ -105,23 +106,23 @@ class Taps:
         return dense
 
 
-Fill: TypeAlias = Callable[[int], NDArray[np.float64]]
+# Makes the rows with these numbers: (n, d).
+Fill: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
 def filler(method: str, table: NDArray[Any], seed: int) -> Fill:
     """What makes rows that have no source: zeros, or normal values with each column's mean and spread.
 
-    `table` (rows, d) is what mean and spread are taken from; the same seed gives the same rows.
+    `table` (rows, d) is what mean and spread are taken from; row p depends on the seed and on p alone.
     """
     if method != "random":
-        return lambda count: np.zeros((count, table.shape[1]))
-    generator = np.random.Generator(np.random.PCG64(seed))
+        return lambda rows: np.zeros((len(rows), table.shape[1]))
     mean = table.mean(axis=0, dtype=np.float64)
     squares = np.zeros(table.shape[1])
     for rows in _blocks(np.arange(len(table)), table.shape[1]):
         squares += np.square(np.abs(table[rows] - mean)).sum(axis=0)
     spread = np.sqrt(squares / len(table))
-    return lambda count: mean + spread * generator.standard_normal((count, table.shape[1]))
+    return lambda rows: mean + spread * normal_rows(rows, table.shape[1], seed)
 
 
 def resample(
@@ -159,7 +160,7 @@ def resample(
     if fresh.any():
         fill = fill or filler("zeros", flat, 0)
         for rows in _blocks(np.flatnonzero(fresh), flat.shape[1]):
-            result[rows] = round_to(fill(len(rows)), table.dtype)
+            result[rows] = round_to(fill(rows), table.dtype)
     return result.reshape(*sizes, *table.shape[count:])
 
 

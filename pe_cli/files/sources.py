@@ -233,6 +233,13 @@ def _open_reader(stream: ByteInput, stack: ExitStack) -> tuple[Reader, ByteInput
                 stream, file = stream.spooled()
                 stack.callback(file.close)
             return open_reader(stream), stream
+    if stream.label.endswith(".msgpack") or (
+        first[0] in _MESSAGE_PACK_MAPS and first[1] in _MESSAGE_PACK_NAMES
+    ):
+        raise PeError(
+            f"{stream.label} is in MessagePack, as Flax writes its weights, which pe does not read: load the model and save "
+            "safetensors"
+        )
     known = (what for start, what in _NO_TABLES.items() if first.lstrip().startswith(start))
     what = next(known, f"it begins with {first[:8]!r}")
     raise PeError(f"{stream.label} is none of npy, npz, HDF5, safetensors, GGUF and torch: {what}")
@@ -268,6 +275,9 @@ def _open_pickle(stream: ByteInput) -> Reader:
     return TorchReader(stream, zipped=False)
 
 
+# A map of up to 15 entries, or of more, that begins with a name.
+_MESSAGE_PACK_MAPS = (*range(0x81, 0x90), 0xDE, 0xDF)
+_MESSAGE_PACK_NAMES = (*range(0xA1, 0xC0), 0xD9)
 # What people give instead of a file of tensors, by the bytes it begins with.
 _NO_TABLES: Mapping[bytes, str] = {
     b"{": "it is JSON; give the file of the weights, or for its own encoding try `pe gen model`",

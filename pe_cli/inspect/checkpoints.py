@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isqrt
 from typing import Any
 
 from pe_cli.files import TensorSpec
@@ -43,6 +44,9 @@ def _shape_facts(row: PositionName, shape: Shape) -> dict[str, Any]:
         return {"position_buckets": shape[0] // 2}
     if row.encoding != "learned":
         return {}
+    if row.kind == "bias":
+        side = isqrt(shape[1])
+        return {"heads": shape[0], **({"grid": f"{side}x{side}"} if side * side == shape[1] else {})}
     live = [size for size in shape if size != 1]
     if len(live) not in (2, 3):
         return {}

@@ -370,7 +370,7 @@ TROUBLES = {
     "not a size": (["--grid", "3by3", "--tensor", TABLE], "write sizes joined by x"),
     "not square": (["--grid", "8x8", "--tensor", TABLE], "--from-grid"),
     "sequence": (["--grid", "8x8"], "say --len N"),
-    "not sinusoidal": (["--len", "99", "--method", "regenerate"], "no sinusoidal table"),
+    "not sinusoidal": (["--len", "99", "--method", "regenerate"], "is not a sinusoidal table"),
     "the input": (["--len", "99", "-o", "model.safetensors", "--force"], "also the input"),
     "exists": (["--len", "99", "-o", "there.safetensors"], "--force"),
     "no folder": (["--len", "99", "-o", "no/where.safetensors"], "folder"),
@@ -407,7 +407,7 @@ NAMELESS = {
     "no formula": (
         np.ones((8, 4), np.float32),
         ["--len", "9", "--method", "regenerate"],
-        "the table is no sinus",
+        "the table is not a sinus",
     ),
     "sides of a window": (
         np.ones((169, 4), np.float32),

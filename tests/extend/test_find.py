@@ -192,7 +192,7 @@ class TestLayouts:
     def test_rows_and_back(self, case: tuple[tuple[int, ...], tables.PositionAxes]) -> None:
         shape, where = case
         array = np.arange(np.prod(shape)).reshape(shape)
-        assert np.array_equal(where.restore(where.rows_of(array), shape), array)
+        assert np.array_equal(where.restore(where.rows_of(array), shape, where.old), array)
 
 
 class TestOutliers:

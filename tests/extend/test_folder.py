@@ -17,8 +17,9 @@ from safetensors.numpy import load_file, save_file
 
 from pe_cli.errors import PeError
 from pe_cli.extend import new_folder
-from pe_cli.extend.folder import ExtendedFolder, Limits, extend_folder
+from pe_cli.extend.folder import ExtendedFolder, extend_folder
 from pe_cli.extend.presets import ResizeRequest
+from pe_cli.extend.processors import Limits
 
 TABLE = "embeddings.position_embeddings.weight"
 RNG = np.random.default_rng(5)
@@ -471,7 +472,7 @@ def test_one_field_for_two_tables(tmp_path: Path) -> None:
         tmp_path / "model.safetensors",
     )
     write(tmp_path / "config.json", {"model_type": "bart", "max_position_embeddings": 64})
-    with pytest.raises(PeError, match="extend both"):
+    with pytest.raises(PeError, match=r"sizes model.decoder.embed_positions.weight; extend them together"):
         extended(tmp_path, None, length=128, tensors=(names[0],))
     result = extended(tmp_path, None, length=128, tensors=("*embed_positions.weight",))
     assert [str(edit) for edit in result.plan.edits] == ["max_position_embeddings: 64 -> 128"]

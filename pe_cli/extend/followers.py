@@ -1,0 +1,253 @@
+"""What has to follow a table, made anew in its own type as the model's code would: buffers, masks, an optimizer's state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.errors import PeError
+from pe_cli.extend.find import FLOATS, spans
+from pe_cli.extend.table import TableChange
+from pe_cli.files import TensorSpec
+
+
+@dataclass(frozen=True)
+class BufferChange:
+    """`old` becomes `new`, made from the old values by `make`; `make` is None where the buffer is left out."""
+
+    old: TensorSpec
+    new: TensorSpec
+    what: str
+    make: Callable[[NDArray[Any]], NDArray[Any]] | None
+
+
+def coordinate_table(window: tuple[int, ...]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    from pe_cli.encodings.windows import swin
+
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        """In the scale that the network was trained in, which the outermost old coordinate tells."""
+        sides = []
+        for axis in (0, 1):
+            outermost = float(np.abs(old[..., axis]).max())
+            side = (old.shape[-3 + axis] + 1) // 2
+            sides.append(round(8 * (side - 1) / (2 ** (3 * outermost) - 1)) + 1 if outermost else side)
+        made = swin(window=window, version="2", pretrained_window=tuple(sides), dtype="float64")[
+            "relative_coords_table"
+        ]
+        return np.asarray(made).reshape(*old.shape[:-3], *spans(window), 2).astype(old.dtype)
+
+    return make
+
+
+def follow(
+    tensors: Mapping[str, TensorSpec], table: str, old: tuple[int, int], new: tuple[int, int]
+) -> Iterator[BufferChange]:
+    """Buffers of a table of tokens that goes from `old` to `new` (rows, usable).
+
+    They are those beside it (`position_ids`, `token_type_ids`) and the causal masks in the layers of GPT-2 and Neo.
+    """
+    beside = re.sub(r"[^./]*(?:\.weight|/embeddings(?::0)?)?$", "", table)
+    for name, spec in tensors.items():
+        if not spec.shape or spec.shape[-1] not in old or name == table:
+            continue
+        size = new[0] if spec.shape[-1] == old[0] else new[1]
+        if name in (f"{beside}position_ids", f"{beside}token_type_ids") and spec.size == spec.shape[-1]:
+            grown = TensorSpec(name, spec.dtype, (*spec.shape[:-1], size))
+            counting = name.endswith("position_ids")
+            yield BufferChange(
+                spec,
+                grown,
+                "counts on" if counting else "zeros",
+                _counting(grown) if counting else _padded(grown),
+            )
+        elif MASK.search(name) and _square_mask(spec):
+            grown = TensorSpec(name, spec.dtype, (*spec.shape[:-2], size, size))
+            yield BufferChange(spec, grown, "causal mask", _causal(grown))
+
+
+# Causal masks of the layers: GPT-2 and Neo, nanoGPT (bias), minGPT (mask), Karpathy's lecture (tril), open_clip (attn_mask).
+MASK = re.compile(r"(?:^|[._])(?:attn(?:\.attention)?\.(?:bias|mask)|(?:attn|causal|src)_mask|tril)$")
+
+
+def _square_mask(spec: TensorSpec) -> bool:
+    return len(spec.shape) >= 2 and spec.shape[-1] == spec.shape[-2] and spec.size == spec.shape[-1] ** 2
+
+
+# The state of Adam and its kin for one parameter, by its number.
+MOMENT = re.compile(
+    r"^(?P<group>.*?)state\.(?P<number>\d+)\.(?P<what>exp_avg|exp_avg_sq|max_exp_avg_sq|exp_inf|momentum_buffer|square_avg)$"
+)
+
+
+def moments(tensors: Mapping[str, TensorSpec], table: TableChange, label: str) -> Iterator[BufferChange]:
+    """The optimizer's running means of the gradients of a table, which follow its rows.
+
+    Errors: several parameters have the shape of the table, and their order does not tell which is the table.
+    """
+    states = {name: found for name in tensors if (found := MOMENT.match(name))}
+    groups: dict[str, dict[int, tuple[int, ...]]] = {}
+    for name, found in states.items():
+        groups.setdefault(found["group"], {})[int(found["number"])] = tensors[name].shape
+    for group, shapes in groups.items():
+        alike = [number for number, shape in shapes.items() if shape == table.old.shape]
+        if len(alike) > 1:
+            alike = [number for number in alike if number == _number_of(tensors, table.old.name, shapes)]
+            if not alike:
+                raise PeError(
+                    f"{label}: several parameters of {group}state have the shape of {table.old.name}, and nothing tells which is the "
+                    "table's; take the optimizer's state out of the file first"
+                )
+        for name, found in states.items():
+            if found["group"] == group and int(found["number"]) in alike:
+                spec = tensors[name]
+                squares = found["what"] not in ("exp_avg", "momentum_buffer")
+                yield BufferChange(
+                    spec,
+                    TensorSpec(name, spec.dtype, table.new.shape),
+                    f"{found['what']} follows the rows",
+                    _followed(table, squares=squares),
+                )
+
+
+def _number_of(
+    tensors: Mapping[str, TensorSpec], table: str, shapes: Mapping[int, tuple[int, ...]]
+) -> int | None:
+    """The place of `table` among the parameters of its model, where these have the shapes that the optimizer counts."""
+    top = table.split(".")[0] + "."
+    own = [name for name in tensors if name.startswith(top) and tensors[name].dtype in FLOATS]
+    order = sorted(shapes)
+    if [tensors[name].shape for name in own] != [shapes[number] for number in order]:
+        return None
+    return order[own.index(table)] if table in own else None
+
+
+def _followed(table: TableChange, *, squares: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        if not table.applied:
+            raise PeError(
+                f"the optimizer's state of {table.old.name} cannot follow it: nothing of the old rows is in the new"
+            )
+        made = table.applied[-1](old)
+        return np.maximum(made, 0) if squares else made
+
+    return make
+
+
+def _counting(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        """Counts on from the first value; where the old ones did not count, the new ones continue the last."""
+        flat = old.reshape(-1)
+        count = new.shape[-1]
+        start = flat[0] if np.array_equal(flat, flat[0] + np.arange(len(flat))) else None
+        if start is not None:
+            values = start + np.arange(count)
+        else:
+            more = flat[-1] + 1 + np.arange(max(count - len(flat), 0))
+            values = np.concatenate([flat, more])[:count]
+        grown: NDArray[Any] = values.astype(old.dtype).reshape(new.shape)
+        return grown
+
+    return make
+
+
+def _padded(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        grown = np.zeros(new.shape, old.dtype)
+        keep = min(new.shape[-1], old.shape[-1])
+        grown[..., :keep] = old[..., :keep]
+        return grown
+
+    return make
+
+
+def _causal(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        """One value on and below the diagonal and another above, or in a band below it (GPT-Neo's local layers)."""
+        size, before = new.shape[-1], old.shape[-1]
+        mask = old.reshape(before, before)
+        seen, hidden = mask[-1, -1], mask[0, -1] if before > 1 else np.zeros((), old.dtype)
+        band = int(np.count_nonzero(mask[-1] == seen))
+        for count, given in ((before, mask), (size, None)):
+            below = np.tri(count, dtype=np.bool_)
+            if band < before:
+                below ^= np.tri(count, k=-band, dtype=np.bool_)
+            made = np.where(below, seen, hidden).astype(old.dtype)
+            if given is not None and made.tobytes() != np.ascontiguousarray(given).tobytes():
+                raise PeError(
+                    f"{new.name} is no causal mask, and has the size of the table: it cannot be made longer"
+                )
+        return made.reshape(new.shape)
+
+    return make
+
+
+def distance_buffers(
+    tensors: Mapping[str, TensorSpec], table: str, old: Sequence[int], new: Sequence[int]
+) -> Iterator[BufferChange]:
+    """`attention_bias_idxs` beside biases by distance: which of them each query and key have."""
+    name = f"{table.rpartition('.')[0]}.attention_bias_idxs".lstrip(".")
+    spec = tensors.get(name)
+    if spec is None or len(spec.shape) != 2:
+        return
+    step = 1 if spec.shape[0] == prod(old) else 2
+    index = _distance_index(new, step)
+    yield BufferChange(
+        spec,
+        TensorSpec(name, spec.dtype, index.shape),
+        "index of the new grid",
+        _give_if(_distance_index(old, step), index, name),
+    )
+
+
+def _distance_index(grid: Sequence[int], step: int) -> NDArray[np.int64]:
+    """(queries, keys) row distance times the width plus column distance; queries are every `step` cells."""
+    keys = np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), axis=-1)
+    queries = keys[::step, ::step].reshape(-1, 1, 2)
+    apart = np.abs(queries - keys.reshape(1, -1, 2))
+    index: NDArray[np.int64] = apart[..., 0] * grid[1] + apart[..., 1]
+    return index
+
+
+def _give_if(
+    expected: NDArray[Any], values: NDArray[Any], name: str
+) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        if not np.array_equal(old, expected):
+            raise PeError(
+                f"{name} is no index by distance in rows and columns; take it out of the file first"
+            )
+        return values.astype(old.dtype)
+
+    return make
+
+
+def window_buffers(
+    tensors: Mapping[str, TensorSpec], table: str, window: Sequence[int], class_rows: int
+) -> Iterator[BufferChange]:
+    """Swin's and BEiT's `relative_position_index` beside a bias table; masks that the loader makes again are left out."""
+    from pe_cli.encodings.windows import swin
+
+    beside = table.rpartition(".")[0]
+    for name, spec in tensors.items():
+        if name == f"{beside}.relative_position_index":
+            index = swin(window=tuple(window), class_token=class_rows > 0)["relative_position_index"]
+            yield BufferChange(
+                spec, TensorSpec(name, spec.dtype, index.shape), "index of the new window", _give(index)
+            )
+
+
+def masks(tensors: Mapping[str, TensorSpec]) -> Iterator[BufferChange]:
+    """Swin's shift masks, which belong to the old window and which its code makes again."""
+    for name, spec in tensors.items():
+        if re.search(r"blocks\.\d+\.attn_mask$", name):
+            yield BufferChange(spec, spec, "left out: made again by the model's code", None)
+
+
+def _give(values: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    return lambda old: values.astype(old.dtype)
