@@ -116,7 +116,7 @@ NAMES: tuple[PositionName, ...] = (
         source="LongT5",
     ),
     PositionName(
-        r"relative_attention_bias\.weight$", "t5", "bias by bucket (buckets, heads)", (2,), remark=T5, source="T5, MPNet"
+        r"relative_attention_bias(?:\.weight)?$", "t5", "bias by bucket (buckets, heads)", (2,), remark=T5, source="T5, MPNet"
     ),
     PositionName(
         r"rel_pos(?:_[xy])?_bias(?:\.weight)?$",
@@ -174,6 +174,16 @@ NAMES: tuple[PositionName, ...] = (
     ),
     PositionName(
         _START + r"rel(?:ative)?_" + _POSITION + _END, "shaw", "rows by distance", (2, 3), main=False
+    ),
+    PositionName(r"relative_attention_bias_layer\.bias_values\.weight$", "t5", "bias by bucket", (2,), remark=T5),
+    PositionName(
+        r"(?:rel_logits_proj|relative_position_bias)\.proj$|relative_position_embedding\.pos_proj\.weight$",
+        "shaw",
+        "projection of rows by distance",
+        (1, 2, 3),
+    ),
+    PositionName(
+        r"attention\.self\.rpb$", "swin", "bias by offset inside a neighbourhood", (3,), source="NAT, DiNAT"
     ),
     PositionName(
         _START + r"(?:r_w_bias|r_r_bias|pos_bias_[uv])$",
@@ -325,6 +335,7 @@ NAMES: tuple[PositionName, ...] = (
         source="LeViT, TinyViT, EfficientFormer",
     ),
     _rows(r"position_embeddings\.weights\.\d+$", "factor of one axis", "axial", (3,), source="Reformer"),
+    _rows(r"embedding\.pos\.embedding\.weight$", "rows by token", "sequence", (2,), source="TencentPretrain"),
     _rows(
         r"position_embedding_table$", "one table for each axis", "sequence", (3,), source="Gemma 4 vision"
     ),
