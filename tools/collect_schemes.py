@@ -135,7 +135,15 @@ def judged(model: PreTrainedModel, source: str, code: str, *, name: str) -> list
     )
     if learned:
         noted = {"note": also} if also else {}
-        return [{"encoding": "learned", "source": source, "where": " and ".join(learned), **noted, **sizes(learned, code)}]
+        return [
+            {
+                "encoding": "learned",
+                "source": source,
+                "where": " and ".join(learned),
+                **noted,
+                **sizes(learned, code),
+            }
+        ]
     if convolutions:
         note = (
             "encodes positions by a convolution over the hidden states, not by a table: its weights are the tensors that end "
@@ -162,12 +170,14 @@ def sizes(learned: list[str], code: str) -> dict[str, Any]:
     """The keys that the rows and the width of the one learned table come from, as its file makes it."""
     if len(learned) > 1 or not learned[0].endswith(".weight"):
         return {}
-    made = rf"self\.{learned[0].split('.')[-2]} = nn\.Embedding\(\s*config\.(\w+)(?: \+ (\d+))?,\s*config\.(\w+)"
+    made = (
+        rf"self\.{learned[0].split('.')[-2]} = nn\.Embedding\(\s*config\.(\w+)(?: \+ \d+)?,\s*config\.(\w+)"
+    )
     found = set(re.findall(made, code))
     if len(found) != 1:
         return {}
-    rows, more, width = found.pop()
-    return {"takes": {"rows": [rows, None], "dim": [width, None]}, **({"offset": int(more)} if more else {})}
+    rows, width = found.pop()
+    return {"takes": {"rows": [rows, None], "dim": [width, None]}}
 
 
 def ends(keys: Iterator[str]) -> list[str]:

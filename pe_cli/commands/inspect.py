@@ -83,12 +83,31 @@ def inspect_command(
         report = look_at(opened, named, values=values)
     if plot:
         _plot(report, plot, force)
+    model = None if named else _model_of_gguf(source)
     if json:
-        print(provenance.canonical(provenance.jsonable(report.as_dict())))
+        said = report.as_dict() | ({"model": model} if model else {})
+        print(provenance.canonical(provenance.jsonable(said)))
     else:
         from pe_cli.render.inspection import show_file
 
         show_file(report)
+        if model:
+            from pe_cli.render.models import show_model
+
+            show_model(model)
+
+
+def _model_of_gguf(source: str) -> dict[str, Any] | None:
+    """What the metadata of a GGUF file say of the model's positions; None for other files, and for GGUF files of no model."""
+    from pe_cli.models.describe import inspect_config, unresolved
+    from pe_cli.models.read import is_gguf
+
+    if not is_gguf(source):
+        return None
+    try:
+        return inspect_config(source)
+    except PeError as error:
+        return unresolved(source, error) if "general.architecture" not in str(error) else None
 
 
 def _is_configuration(source: str) -> bool:

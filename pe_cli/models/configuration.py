@@ -41,6 +41,7 @@ class Configuration:
     names : what the file calls a key, where it is not what `values` call it
     assumed : keys whose values are not in the file but defaults of the format
     layout : how the table is stored, where keys of the file say it
+    remarks : what else to say of the format
     above : the path and the values of each level above this one
     """
 
@@ -52,6 +53,7 @@ class Configuration:
     names: Mapping[str, str] = field(default_factory=dict)
     assumed: frozenset[str] = frozenset()
     layout: str = ""
+    remarks: tuple[str, ...] = ()
     above: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
     @property
@@ -62,7 +64,7 @@ class Configuration:
     def key(self, name: str) -> str:
         """The full path of a key, for messages."""
         block, _, rest = name.rpartition(".")
-        if name not in self.names and block in self.names:
+        if block and name not in self.names and block in self.names:
             name = f"{self.names[block]}.{rest}"
         name = self.names.get(name, name)
         return f"{self.path}.{name}" if self.path else name

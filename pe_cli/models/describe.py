@@ -55,7 +55,7 @@ def inspect_config(
 
 def unresolved(spec: str, error: PeError) -> dict[str, Any]:
     """The report of a configuration from which no table follows: why."""
-    config = read_configuration(spec)
+    config = Configuration(spec, {}) if is_gguf(spec) else read_configuration(spec)
     return {
         "schema": SCHEMA,
         "file": config.file,

@@ -63,7 +63,8 @@ def rotated_layers_table(layers: tuple[int, ...]) -> ExtraTable:
 
 
 def _temperature(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> ExtraTable | None:
-    if ledger.in_file("use_logn_attn") and ledger.value("use_logn_attn") is True:
+    if ledger.config.model_type == "qwen" and ledger.value("use_logn_attn") is True:
+        ledger.in_file("use_logn_attn")
         trained = ledger.in_file("seq_length") or ledger.size("max_position_embeddings")
         said = "queries of all layers are multiplied beyond the trained length (use_logn_attn)"
         return ExtraTable(QUERY_TEMPERATURE, said, {"length": ledger.whole(trained), "form": "log"})

@@ -100,7 +100,7 @@ def resolve_configuration(
         return resolve_denoiser(config)
     chosen, notes = choose(config, component)
     ledger = KeyLedger(chosen)
-    ledger.notes.extend(notes)
+    ledger.notes.extend((*notes, *chosen.remarks))
     if "model_type" in chosen.names:
         ledger.warn(
             f"there is no model_type in {chosen.file}: it is read as {chosen.model_type!r}, which its {chosen.names['model_type']} "
@@ -357,6 +357,11 @@ def _must_rotate(ledger: KeyLedger) -> None:
     if not config.model_type:
         raise PeError(
             f"{config.file}: there is no model_type and no rope_theta in it, so nothing says which encoding the model uses"
+        )
+    if known.components:
+        raise PeError(
+            f"{config.file}: {config.model_type} is made of parts ({', '.join(known.components)}), and none in this file has "
+            "positions that are known here"
         )
     near = [name for name in known_types() if is_misspelt(config.model_type, name)]
     remedy = f"did you mean {near[0]!r}?" if near else "if it rotates, add rope_theta to the file"

@@ -169,6 +169,8 @@ def _dynamic(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
 
 
 def _ntk(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
+    # HunYuan's files have the keys of YaRN beside alpha, which its code does not read.
+    ledger.keys_read |= {f"{rope.block}.{key}" for key in ("factor", *data("harmless")["unscaled"])}
     _need(ledger, rope, arguments, "factor", "alpha")
 
 
@@ -277,8 +279,10 @@ def _longrope(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
 
 def _magnitude_by_length(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     """PhiMoE has a magnitude for each of its lists of factors."""
-    side = "long" if arguments["seq_len"] > arguments["original_len"] else "short"
-    if _take(ledger, rope, arguments, "attention_factor", f"{side}_mscale") and side == "long":
+    ledger.keys_read |= {f"{rope.block}.{length}_mscale" for length in ("short", "long")}
+    length = "long" if arguments["seq_len"] > arguments["original_len"] else "short"
+    said = _take(ledger, rope, arguments, "attention_factor", f"{length}_mscale")
+    if said and length == "long" and ledger.config.model_type == "phimoe":
         ledger.warn(
             f"{rope.path}.long_factor is used beyond {arguments['original_len']}; PhimoeRotaryEmbedding in transformers 5.24.0 "
             "turns with short_factor at every length"

@@ -12,6 +12,7 @@ from pe_cli.models import layers
 from pe_cli.models.axes import grid_of
 from pe_cli.models.model_types import NULL_SPEAKS, Scheme, data, schemes
 from pe_cli.models.resolved import SYNONYMS, KeyLedger, LearnedTableError, Resolved, Setting
+from pe_cli.models.unread import unread_keys
 from pe_cli.position_names import Front, front_of_model
 
 ROTATES = frozenset({"rotary", "rope"})
@@ -105,13 +106,17 @@ def from_scheme(ledger: KeyLedger, scheme: Scheme) -> Resolved:
     """The encoding of a scheme, with its arguments. Raises PeError where there is no table to make."""
     config = ledger.config
     parameters = _parameters(ledger, scheme)
+    unread = unread_keys(ledger, unscaled=True)
+    also = f"; {', '.join(unread)} in the file had no part in this" if unread else ""
     if scheme.encoding == "learned":
-        raise _learned_table(ledger, scheme, parameters)
+        raise _learned_table(ledger, scheme, parameters, also)
     if scheme.encoding in ("none", "elsewhere"):
         spelled = {name: _spelled(name, value) for name, value in parameters.items()}
-        raise PeError(f"{config.file}: {config.model_type} {scheme.note.format(**spelled)}")
+        raise PeError(f"{config.file}: {config.model_type} {scheme.note.format(**spelled)}{also}")
     if scheme.note:
         ledger.note(scheme.note)
+    if unread:
+        ledger.warn(f"{config.file}{also}: check that the model does not use them")
     return Resolved(
         file=config.file,
         encoding=scheme.encoding,
@@ -123,6 +128,7 @@ def from_scheme(ledger: KeyLedger, scheme: Scheme) -> Resolved:
         layer_types=labels_of(config.model_type),
         warnings=tuple(ledger.warnings),
         notes=tuple(ledger.notes),
+        unread=unread,
     )
 
 
@@ -194,7 +200,9 @@ def _other_names(key: str) -> tuple[str, ...]:
     return ()
 
 
-def _learned_table(ledger: KeyLedger, scheme: Scheme, sizes: Mapping[str, Any]) -> LearnedTableError:
+def _learned_table(
+    ledger: KeyLedger, scheme: Scheme, sizes: Mapping[str, Any], also: str
+) -> LearnedTableError:
     config = ledger.config
     rows, dim = sizes.get("rows"), sizes.get("dim")
     front = front_of_model(config.model_type, config.values.get("pad_token_id")) or Front(0, False, "")
@@ -205,7 +213,7 @@ def _learned_table(ledger: KeyLedger, scheme: Scheme, sizes: Mapping[str, Any]) 
     return LearnedTableError(
         f"{config.file}: {config.model_type} has a learned table{sized}{special}: its positions are learned, so they cannot be computed from the "
         f"configuration; they are in the checkpoint, in the tensor whose name ends in {scheme.where} (`pe inspect CHECKPOINT` "
-        "finds it, `pe extend` lengthens it)",
+        f"finds it, `pe extend` lengthens it){scheme.note}{also}",
         file=config.file,
         model_type=config.model_type,
         component=config.path,

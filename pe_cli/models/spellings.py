@@ -3,11 +3,14 @@
 The table is `data/spellings.json`, one format an entry:
 
 types, has, lacks, any : which configurations are meant: their model types, keys that must (not) be there, or one of them
-model_type : what is known of the format by this name (`remote.json`), where the file has no model type
+model_type : what is known of the format by this name (`remote.json`), where the file has no model type; `becomes` the
+    same, whatever the file says
+inside : the key of the object that is the configuration proper
 keys : {key of the file: key of config.json}, dotted where one lies in the other
 clauses : what holds only under a condition: `if` {key of the file: values} (null for a missing key, "*" for any
     value) and `longer` {length: [default, shorter length, default]}, with `keys` as above, `set` {key of config.json: value} said by the key `because`, `defaults` {key of
-    config.json: [value, key of the file]} where the file is silent, `no_effect` keys that change no table, `layout` how the table is stored
+    config.json: [value, key of the file]} where the file is silent, `no_effect` keys that change no table, `layout` how the table is stored,
+    `becomes` as above, `remark` what to say of it
 """
 
 from __future__ import annotations
@@ -32,8 +35,13 @@ def translated(config: Configuration) -> Configuration:
     if config.names:
         return config
     for entry in data("spellings"):
-        if _is_meant(config, entry):
-            return _Translation(config, entry).done()
+        if not _is_meant(config, entry):
+            continue
+        if "inside" in entry:
+            key = entry["inside"]
+            above = (*config.above, (config.path, config.values))
+            return translated(replace(config, values=config.values[key], path=config.key(key), above=above))
+        return _Translation(config, entry).done()
     return _by_architecture(config)
 
 
@@ -97,6 +105,8 @@ class _Translation:
         self.names: dict[str, str] = {}
         self.assumed: set[str] = set()
         self.layout = ""
+        self.model_type = entry.get("becomes", config.model_type or entry.get("model_type", ""))
+        self.remarks: list[str] = []
 
     def done(self) -> Configuration:
         """All rules applied."""
@@ -104,11 +114,12 @@ class _Translation:
         for clause in self.entry.get("clauses", ()):
             if self._holds(clause.get("if", {})) and self._is_longer(clause.get("longer", {})):
                 self._apply(clause)
-        model_type = self.config.model_type or self.entry.get("model_type", "")
         return replace(
             self.config,
             values=self.values,
-            model_type=self.entry.get("becomes", model_type),
+            model_type=self.model_type,
+            part=self.config.part if self.model_type == self.config.model_type else None,
+            remarks=tuple(self.remarks),
             names=self.names or {"": ""},
             assumed=frozenset(self.assumed),
             layout=self.layout,
@@ -138,6 +149,8 @@ class _Translation:
             if value_at(self.values, key) is None:
                 self._put(key, value, called)
                 self.assumed.add(key)
+        self.model_type = clause.get("becomes", self.model_type)
+        self.remarks += [clause["remark"]] if "remark" in clause else []
         if "layout" in clause:
             self.layout, self.names["layout"] = clause["layout"], next(iter(clause["if"]))
         self._take_out([*clause.get("no_effect", ()), *clause.get("if", {})])

@@ -1,7 +1,7 @@
 """Which keys of a configuration look like position settings and were not read: none of them may be lost in silence.
 
 `data/harmless.json` has the keys that are known to have no effect on a table: `keys` in any case (or only with the
-values given), `unscaled` where the frequencies are not scaled, `patterns` of names.
+values given), `unscaled` where the frequencies are not scaled, `types` those of one model type, `patterns` of names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def unread_keys(ledger: KeyLedger, *, unscaled: bool) -> tuple[str, ...]:
         config.key(key)
         for key, value in _candidates(config)
         if key not in ledger.keys_read
-        and not _is_harmless(key, value, unscaled)
+        and not _is_harmless(ledger, key, value, unscaled)
         and not _is_repeated(ledger, key, value)
     ]
     return tuple(dict.fromkeys([*own, *_above(ledger, unscaled)]))
@@ -74,13 +74,13 @@ def _above(ledger: KeyLedger, unscaled: bool) -> Iterator[str]:
         for key, value in values.items():
             if isinstance(value, Mapping) and key not in BLOCKS:
                 continue
-            if not POSITIONAL.search(key) or _is_harmless(key, value, unscaled):
+            if not POSITIONAL.search(key) or _is_harmless(ledger, key, value, unscaled):
                 continue
             if ledger.config.values.get(key) != value and not _is_repeated(ledger, key, value):
                 yield f"{path}.{key}" if path else key
 
 
-def _is_harmless(key: str, value: Any, unscaled: bool) -> bool:
+def _is_harmless(ledger: KeyLedger, key: str, value: Any, unscaled: bool) -> bool:
     if value is None or value == {} or value == []:
         return True
     known, name = data("harmless"), key.rpartition(".")[2]
@@ -88,7 +88,7 @@ def _is_harmless(key: str, value: Any, unscaled: bool) -> bool:
         if called in known["keys"]:
             values = known["keys"][called]
             return not isinstance(values, list) or any(value == v and type(value) is type(v) for v in values)
-    if unscaled and name in known["unscaled"]:
+    if (unscaled and name in known["unscaled"]) or name in known["types"].get(ledger.config.model_type, ()):
         return True
     return any(re.fullmatch(pattern, name) for pattern in known["patterns"])
 
