@@ -57,6 +57,10 @@ def option_name(parameter: str) -> str:
     return "--" + parameter.replace("_", "-")
 
 
+# Characters that a terminal acts on instead of showing them: control characters, marks of direction, half characters.
+TERMINAL_COMMANDS = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 LONGEST = 1000
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli import __version__
+from pe_cli.errors import TERMINAL_COMMANDS
 
 SCHEMA = "pe.table/1"
 
@@ -39,9 +40,12 @@ def made_by(metadata: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text. Bytes of names that are no text are escaped."""
+    """JSON with sorted keys and no spaces: equal values give equal text.
+
+    What a terminal would act on, in the name of a tensor or a file, is escaped, and so is half of a character.
+    """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return TERMINAL_COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def jsonable(value: Any) -> Any:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from pe_cli.errors import one_line
-
-_COMMANDS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+from pe_cli.errors import TERMINAL_COMMANDS, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,7 +60,9 @@ def console(*, stderr: bool = False) -> Console:
                 if segment.control or segment.text.isprintable():
                     yield segment
                 else:
-                    yield Segment(_COMMANDS.sub("\N{REPLACEMENT CHARACTER}", segment.text), segment.style)
+                    yield Segment(
+                        TERMINAL_COMMANDS.sub("\N{REPLACEMENT CHARACTER}", segment.text), segment.style
+                    )
 
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream.isatty()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
+import io
 import os
 import re
 import tempfile
-import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.files.sources import Source
+from pe_cli.files.text import opened
 from pe_cli.memory import require_memory
 from pe_cli.structures.graph import Graph, Parallel, check_ptr
 
@@ -432,17 +432,17 @@ def _blocks(path: Path, columns: int, dtype: Any) -> Iterator[NDArray[Any]]:
     """The rows of a text file of numbers, joined by commas, `LINES_AT_ONCE` at a time."""
     done = 0
     try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        with opened(str(path)) as found, io.TextIOWrapper(found.stream, encoding="utf-8") as file:
             while lines := list(islice(file, LINES_AT_ONCE)):
                 if any(line.strip() for line in lines):
                     yield np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2, usecols=range(columns))
                 done += len(lines)
     except UnicodeDecodeError:
         raise PeError(f"{path} is not text") from None
+    except PeError:
+        raise
     except ValueError as trouble:
         raise _wrong_line(path, lines, done, columns, trouble) from None
-    except (OSError, EOFError, zlib.error) as trouble:
-        raise PeError(f"cannot read {str(path)!r}: {getattr(trouble, 'strerror', None) or trouble}") from None
 
 
 def _wrong_line(path: Path, lines: list[str], done: int, columns: int, trouble: ValueError) -> PeError:

@@ -1,6 +1,7 @@
 """Runs command lines of `pe`, each in a process of its own that is forked from one with everything imported.
 
-Reads one JSON object a line: argv, cwd, and the seconds it may take and the bytes, of memory and in a file. Answers with its exit code, its
+Reads one JSON object a line: argv, cwd, and the seconds it may take and the bytes, of memory and in a
+file; `stdin` is a file to read, `onto` and `complain` are files that stdout and stderr are appended to. Answers with its exit code, its
 largest resident size, and what it wrote. A fork costs milliseconds where a start costs a second.
 """
 
@@ -31,6 +32,10 @@ def child(job: dict[str, object], out: int, err: int) -> None:
     ):
         resource.setrlimit(getattr(resource, name), (limit, limit))
     source = os.open(str(job.get("stdin") or os.devnull), os.O_RDONLY)
+    if "onto" in job:  # as by >> of a shell
+        out = os.open(str(job["onto"]), os.O_WRONLY | os.O_APPEND)
+    if "complain" in job:
+        err = os.open(str(job["complain"]), os.O_WRONLY | os.O_APPEND)
     for given, wanted in ((source, 0), (out, 1), (err, 2)):
         os.dup2(given, wanted)
     os.chdir(str(job["cwd"]))

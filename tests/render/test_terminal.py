@@ -151,3 +151,23 @@ def test_a_base_is_spelled_in_one_way(folder):
         )
         (base,) = [line for line in done.stderr.split("\n") if line.startswith("pe:   base ")]
         assert base.split()[2] == spelled
+
+
+def test_json_holds_nothing_that_a_terminal_acts_on():
+    """C1 control characters, marks of direction and half characters are escaped; they come back as they were."""
+    names = [
+        chr(code)
+        for code in (
+            *range(32),
+            *range(0x7F, 0xA0),
+            0x61C,
+            *range(0x200E, 0x2010),
+            *range(0x2028, 0x202F),
+            *range(0x2066, 0x206A),
+            0xD800,
+        )
+    ]
+    for text in (provenance.canonical(names), provenance.canonical({name: name for name in names})):
+        assert all(character.isprintable() for character in text)
+    assert json.loads(provenance.canonical(names)) == names
+    assert provenance.canonical(["é", "日本"]) == '["é","日本"]'
