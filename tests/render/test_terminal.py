@@ -10,6 +10,8 @@ import sys
 import numpy as np
 import pytest
 
+from pe_cli.files import provenance
+
 LLAMA = {
     "model_type": "llama",
     "hidden_size": 4096,
