@@ -32,6 +32,15 @@ SMALL = {
     "q_lora_rank": 32, "qk_nope_head_dim": 32, "v_head_dim": 32, "num_nextn_predict_layers": 0, "audio_vocab_size": 64,
     "n_embd": 128, "n_layer": 4, "n_head": 4, "n_inner": 64, "d_model": 128, "max_position_embeddings": 128,
 }  # fmt: skip
+# Other sizes to try where a model does not take these: heads of their own, latent attention, sections of 64 pairs.
+OTHERS: tuple[dict[str, Any], ...] = (
+    {},
+    {"num_key_value_heads": 4},
+    {"num_key_value_heads": 4, "head_dim": 16, "qk_rope_head_dim": 16, "rotary_dim": 16},
+    {"num_key_value_heads": 4, "head_dim": None, "rotary_dim": 16},
+    {"hidden_size": 512, "head_dim": 128},
+    {"hidden_size": 512, "head_dim": 128, "num_key_value_heads": 4},
+)
 
 
 @dataclass
@@ -49,7 +58,7 @@ class Captured:
     count: int = 0
 
 
-def small_model(config_class: type[PreTrainedConfig], **changes: Any) -> tuple[PreTrainedModel, Any]:
+def small_model(config_class: type[PreTrainedConfig], changes: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
     """The base model of a configuration class with few and narrow layers, and its modelling file."""
     module = importlib.import_module(config_class.__module__.replace("configuration_", "modeling_"))
     models = [
@@ -64,28 +73,18 @@ def small_model(config_class: type[PreTrainedConfig], **changes: Any) -> tuple[P
     if not models:
         raise LookupError("no model class of this configuration")
     models.sort(key=lambda m: ("For" in m.__name__, not m.__name__.endswith("Model"), len(m.__name__)))
-    config = small_config(config_class, **changes)
+    config = small_config(config_class, changes)
     torch.manual_seed(0)
     return models[0](config).eval(), module
 
 
-def small_config(config_class: type[PreTrainedConfig], **changes: Any) -> PreTrainedConfig:
-    """A configuration with the sizes of SMALL where its class has them, as far as it takes them."""
+def small_config(config_class: type[PreTrainedConfig], changes: dict[str, Any]) -> PreTrainedConfig:
+    """A configuration with the sizes of SMALL, but for `changes`, where its class has them."""
     names = set(vars(config_class())) | set(config_class.attribute_map or {})
-    wanted = {k: v for k, v in SMALL.items() if k in names} | changes
-    lists = [name for name in names if name in ("layer_types", "layers_block_type", "mlp_layer_types")]
-    while True:
-        try:
-            config = config_class(**wanted)
-            config._attn_implementation = "eager"
-            return config
-        except Exception:
-            dropped = next(
-                (n for n in ("head_dim", "num_key_value_heads", "moe_intermediate_size") if n in wanted), None
-            )
-            if dropped is None:
-                raise
-            del wanted[dropped], lists[:]
+    wanted = {k: v for k, v in (SMALL | changes).items() if k in names and v is not None}
+    config = config_class(**wanted)
+    config._attn_implementation = "eager"
+    return config
 
 
 @contextmanager
@@ -182,9 +181,18 @@ def pairing_of(function: Any, bound: inspect.BoundArguments) -> str | None:
     return "half" if partners and partners[0] > 1 else None
 
 
-def run(config_class: type[PreTrainedConfig], **changes: Any) -> tuple[Captured, PreTrainedConfig]:
-    """One forward pass of a small model over 13 tokens."""
-    model, module = small_model(config_class, **changes)
-    with capturing(model, module) as found, torch.no_grad():
-        model(input_ids=torch.arange(3, 3 + LENGTH)[None])
-    return found, model.config
+def run(config_class: type[PreTrainedConfig]) -> tuple[Captured, PreTrainedConfig]:
+    """One forward pass of a small model over 13 tokens, with the first sizes that it takes."""
+    troubles = []
+    for changes in OTHERS:
+        try:
+            model, module = small_model(config_class, changes)
+            with capturing(model, module) as found, torch.no_grad():
+                model(input_ids=torch.arange(3, 3 + LENGTH)[None], use_cache=False)
+        except Exception as error:
+            troubles.append(
+                f"{type(error).__name__}: {str(error).splitlines()[0][:80] if str(error) else ''}"
+            )
+            continue
+        return found, model.config
+    raise RuntimeError(troubles[0])

@@ -11,6 +11,7 @@ import pytest
 
 from pe_cli.errors import PeError
 from pe_cli.models import resolve
+from pe_cli.models.model_types import data
 
 gguf = pytest.importorskip("gguf")
 BASE = {"context_length": 8192, "embedding_length": 4096, "attention.head_count": 32}
@@ -134,3 +135,110 @@ def test_options_that_have_no_place_are_refused(make: Make) -> None:
         resolve(path, component="text_config")
     with pytest.raises(PeError, match="always rounds"):
         resolve(path, truncate=False)
+
+
+TABLE = data("llama_cpp")
+PAIRS = {"NORM": "adjacent", "NEOX": "half", "MROPE": "half", "IMROPE": "half"}
+
+
+@pytest.mark.parametrize("arch", [a for a, kind in TABLE["architectures"].items() if kind in PAIRS])
+def test_pairing_of_every_architecture(make: Make, arch: str) -> None:
+    if arch in TABLE["learned"]:
+        with pytest.raises(PeError, match="learned table"):
+            resolve(make(arch, {}))
+        return
+    found = resolve(make(arch, {"rope.freq_base": 1e4, "rope.dimension_count": 64}))
+    kind = TABLE["conditional"].get(arch, {}).get("otherwise", TABLE["architectures"][arch])
+    assert (found.pairing, found.warnings, found.unread) == (PAIRS[kind], (), ())
+
+
+@pytest.mark.parametrize("arch", TABLE["conditional"])
+def test_sections_change_how_an_architecture_turns(make: Make, arch: str) -> None:
+    keys = {"rope.freq_base": 1e4, "rope.dimension_count": 64, "rope.dimension_sections": [8, 12, 12, 0]}
+    found = resolve(make(arch, keys))
+    assert (found.pairing, found.parameters["sections"]) == ("half", (8, 12, 12))
+
+
+@pytest.mark.parametrize("arch", [a for a, kind in TABLE["architectures"].items() if kind == "NONE"])
+def test_architectures_without_rotation_have_no_rotary_table(make: Make, arch: str) -> None:
+    try:
+        found = resolve(
+            make(
+                arch,
+                {"rope.dimension_count": 64, "attention.relative_buckets_count": 32 if "t5" in arch else 0},
+            )
+        )
+    except PeError as error:
+        assert any(word in str(error) for word in ("recurrent", "learned table", "does not rotate"))
+    else:
+        assert found.encoding in ("alibi", "t5")
+
+
+def test_an_architecture_that_is_not_listed_is_a_guess(make: Make) -> None:
+    assert "is a guess" in resolve(make("newer", {"rope.freq_base": 1e4})).warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("arch", "keys", "sliding"),
+    [
+        ("gemma3", {"attention.sliding_window": 512}, {"base": 1e4}),
+        ("gemma3n", {"attention.sliding_window": 512}, {"base": 1e4}),
+        ("olmo2", {"attention.sliding_window": 512}, {"base": 1e6}),
+        ("modern-bert", {"attention.sliding_window": 128, "rope.freq_base_swa": 2e4}, {"base": 2e4}),
+    ],
+)
+def test_sliding_layers_are_not_scaled(
+    make: Make, arch: str, keys: dict[str, Any], sliding: dict[str, Any]
+) -> None:
+    path = make(
+        arch, {"rope.freq_base": 1e6, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0, **keys}
+    )
+    assert resolve(path, layer_type="sliding_attention").parameters == {
+        "dim": 128,
+        "layout": "half",
+        **sliding,
+    }
+    assert resolve(path, layer_type="full_attention").parameters["factor"] == 8.0
+
+
+def test_scaling_that_is_switched_off_or_silent(make: Make) -> None:
+    none = {"rope.freq_base": 1e4, "rope.scaling.type": "none", "rope.scaling.factor": 4.0}
+    assert "scaling" not in resolve(make("hunyuan-dense", none)).parameters
+    yarn = {"rope.freq_base": 1e4, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}
+    found = resolve(make("qwen3", yarn))
+    assert found.parameters["original_len"] == 8192
+    assert any("original_context_length is not in" in warning for warning in found.warnings)
+    with pytest.raises(PeError, match="does not rotate granite"):
+        resolve(make("granite", {"rope.scaling.finetuned": False}))
+    assert resolve(make("llama", {"rope.freq_base": 1e4, "rope.scaling.finetuned": False})).encoding == "rope"
+    odd = resolve(make("llama", {"rope.freq_base": 1e4, "rope.twist": 2.0}))
+    assert odd.unread == ("llama.rope.twist",)
+
+
+@pytest.mark.parametrize(
+    ("arch", "keys", "layers"),
+    [
+        ("smollm3", {}, (1, 1, 1, 0, 1, 1)),
+        ("llama4", {}, (1, 1, 1, 0, 1, 1)),
+        ("smallthinker", {"attention.sliding_window": 8}, (0, 1, 1, 1, 0, 1)),
+        ("cohere2", {"attention.sliding_window": 8}, (1, 1, 1, 0, 1, 1)),
+        (
+            "exaone4",
+            {"attention.sliding_window": 8, "attention.sliding_window_pattern": 3},
+            (1, 1, 0, 1, 1, 0),
+        ),
+    ],
+)
+def test_layers_that_do_not_rotate(
+    make: Make, arch: str, keys: dict[str, Any], layers: tuple[int, ...]
+) -> None:
+    found = resolve(make(arch, {"rope.freq_base": 1e4, "block_count": 6, **keys}))
+    assert [t.parameters["layers"] for t in found.extra_tables if t.name == "rotated-layers"] == [layers]
+
+
+def test_temperatures_are_keys_or_fixed(make: Make) -> None:
+    keys = {"rope.freq_base": 1e4, "attention.temperature_length": 4096, "attention.temperature_scale": 0.25}
+    (said,) = resolve(make("mistral3", keys)).extra_tables
+    assert said.parameters == {"strength": 0.25, "length": 4096}
+    (fixed, _) = resolve(make("llama4", {"rope.freq_base": 1e4, "block_count": 4})).extra_tables
+    assert fixed.parameters == {"strength": 0.1, "length": 8192, "shift": 1}

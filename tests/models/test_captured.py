@@ -1,0 +1,143 @@
+"""What the attention of every rotary text model of transformers receives in a forward pass: tables, pairing, layers.
+
+Each model runs in a process of its own, with few and narrow layers and a limit of memory.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pe_cli.errors import PeError
+from pe_cli.models.configuration import Configuration
+from pe_cli.models.model_types import data, defaults
+from pe_cli.models.resolve import from_config, resolve_configuration
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytestmark = [pytest.mark.slow, pytest.mark.interop]
+
+LONGEST, MEMORY = 120, 3_000_000_000
+LABELS = (None, "full_attention", "sliding_attention", "main", "compress", "hybrid", "hybrid_sliding")
+
+
+def rotary_text_types() -> list[str]:
+    """The types whose positions lie on a line."""
+    models = data("transformers")["models"]
+    return [
+        name
+        for name, entry in models.items()
+        if "rope" in entry and entry.get("rotary") and not entry.get("axial")
+    ]
+
+
+@cache
+def configuration_classes() -> dict[str, Any]:
+    import transformers
+
+    found = {}
+    root = Path(transformers.__file__).parent / "models"
+    for path in sorted(root.glob("*/configuration_*.py")):
+        module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")
+        found.update({name: value for name, value in vars(module).items() if name.endswith("Config")})
+    return found
+
+
+def troubles_of(model_type: str) -> dict[str, Any]:
+    """What differs from a forward pass; `not run` where the model could not be run."""
+    from capture import LENGTH, run  # type: ignore[import-not-found]
+
+    try:
+        captured, config = run(configuration_classes()[defaults(model_type).name])
+    except Exception as error:
+        return {"not run": str(error)}
+    if not captured.tables:
+        return {"not run": "no function of its file rotates"}
+    values = json.loads(json.dumps(config.to_dict(), default=str))
+    troubles = {}
+    ours = {}
+    resolved = None
+    for label in LABELS:
+        try:
+            made = from_config(values, np.arange(LENGTH), layer_type=label, seq_len=LENGTH, compute="float32")
+            ours[label] = [np.asarray(t) for t in made.values()]
+            resolved = resolved or resolve_configuration(
+                Configuration("config.json", values, model_type=model_type), layer_type=label, seq_len=LENGTH
+            )
+        except PeError as error:
+            troubles[f"refused {label}"] = str(error)
+    if resolved is None:
+        return troubles
+    tables = [t for t in captured.tables if t[0].shape[0] == LENGTH]
+    differing = [
+        [t.shape for t in theirs] for theirs in tables if not any(fits(theirs, o) for o in ours.values())
+    ]
+    pairings = captured.pairings - {None}
+    layers = next((t.parameters["layers"] for t in resolved.extra_tables if t.name == "rotated-layers"), None)
+    expected = tuple(int(index in captured.layers) for index in range(captured.count))
+    found = {}
+    if tables and differing:
+        found["tables"] = str(differing)
+    if pairings and pairings != {resolved.pairing}:
+        found["pairing"] = f"{sorted(pairings)}, not {resolved.pairing}"
+    if captured.layers and (layers or (1,) * captured.count) != expected:
+        found["layers"] = f"{expected}, not {layers}"
+    return found
+
+
+def fits(theirs: list[np.ndarray], ours: list[np.ndarray]) -> bool:
+    """Whether the tables are the same but for what repeats a column."""
+    if len(theirs) != len(ours):
+        return False
+    return all(
+        any(a.shape == b.shape and np.allclose(a, b, atol=2e-6) for b in forms(o))
+        for a, o in zip(theirs, ours, strict=True)
+    )
+
+
+def forms(table: np.ndarray) -> list[np.ndarray]:
+    half = table[:, : table.shape[1] // 2]
+    return [
+        table,
+        half,
+        np.repeat(table, 2, axis=1),
+        np.repeat(half, 2, axis=1),
+        np.concatenate([table, table], axis=1),
+    ]
+
+
+def in_a_process(model_type: str) -> dict[str, Any]:
+    import resource
+
+    with tempfile.NamedTemporaryFile(suffix=".json") as result:
+        child = os.fork()
+        if child == 0:
+            resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+            signal.alarm(LONGEST)
+            Path(result.name).write_text(json.dumps(troubles_of(model_type)))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        text = Path(result.name).read_text()
+    return json.loads(text) if status == 0 and text else {"not run": f"no answer (status {status})"}
+
+
+def test_attention_receives_the_table_that_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+    importlib.import_module("sys").path.insert(0, str(Path(__file__).parent))
+    found = {model_type: in_a_process(model_type) for model_type in rotary_text_types()}
+    not_run = {name: said["not run"] for name, said in found.items() if "not run" in said}
+    wrong = {name: said for name, said in found.items() if said and "not run" not in said}
+    with capsys.disabled():
+        print(f"{len(found) - len(not_run)} of {len(found)} rotary text models run; not run:")
+        for name, why in not_run.items():
+            print(f"  {name}: {why}")
+    assert not wrong, json.dumps(wrong, indent=1)
+    assert len(not_run) < len(found) / 3
