@@ -37,7 +37,8 @@ NAMED = {
 def collector() -> ModuleType:
     """tools/collect_schemes.py as a module."""
     spec = importlib.util.spec_from_file_location("collect_schemes", ROOT / "tools" / "collect_schemes.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
