@@ -176,7 +176,9 @@ def describe(cls: type[PreTrainedConfig], rotary: type | None) -> dict[str, Any]
     if rotary is not None:
         entry["rotary"] = rotary.__name__
     entry["layout"] = READ_FROM_SOURCE.get(cls.__name__) or (layout(rotary, config) if rotary else "half")
-    entry["pairing"] = pairing(cls)
+    paired = pairing(cls)
+    if paired:
+        entry["pairing"] = paired
     if rotary is not None and "slice(offset, length" in inspect.getsource(rotary):
         entry["interleaved"] = True
     sections = section_defaults(rotary)
@@ -339,7 +341,7 @@ def layout(rotary: type, config: PreTrainedConfig) -> str:
 
 
 def pairing(cls: type[PreTrainedConfig]) -> str:
-    """The channels that attention turns together, read from the code that rotates queries."""
+    """The channels that attention turns together, read from the code that rotates queries; empty where it is not there."""
     if cls.__name__ in PAIRING_FROM_SOURCE:
         return PAIRING_FROM_SOURCE[cls.__name__]
     path = Path(inspect.getfile(cls))
@@ -349,6 +351,8 @@ def pairing(cls: type[PreTrainedConfig]) -> str:
     if not body and ("apply_rotary_pos_emb_interleave(" in source or "view_as_complex" in source):
         return "adjacent"
     body = body or function_body(source, "apply_rotary_pos_emb")
+    if not body:
+        return ""
     rotation = re.search(r"\b(rotate_\w+)\(", body)
     turned = function_body(source, rotation[1]) if rotation else body
     return "adjacent" if re.search(r"::\s*2\]", turned) else "half"

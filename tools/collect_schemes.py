@@ -126,7 +126,7 @@ def judged(model: PreTrainedModel, source: str, code: str, *, name: str) -> list
     tensors = [re.sub(r"\.\d+\.", ".N.", key) for key, _ in model.named_parameters()]
     learned = ends(key for key in tensors if LEARNED.search(key) and not CONVOLUTION.search(key))
     biases = ends(key for key in tensors if BIASES.search(key))
-    convolutions = ends(key for key in tensors if CONVOLUTION.search(key))
+    convolutions = [match[0] for key in tensors if (match := CONVOLUTION.search(key))]
     modules = sorted({type(m).__name__ for m in model.modules() if RELATIVE.search(type(m).__name__)})
     also = (
         f"; it also has learned relative positions, the tensors that end in {' and '.join(biases)}"
@@ -146,8 +146,8 @@ def judged(model: PreTrainedModel, source: str, code: str, *, name: str) -> list
         ]
     if convolutions:
         note = (
-            "encodes positions by a convolution over the hidden states, not by a table: its weights are the tensors that end "
-            f"in {convolutions[0].rpartition('.')[0]}{also}"
+            "encodes positions by a convolution over the hidden states, not by a table: its weights are the tensors of "
+            f"{convolutions[0]}{also}"
         )
         return [{"encoding": "none", "source": source, "note": note}]
     if modules:

@@ -184,9 +184,10 @@ def _names(config: Configuration) -> list[str]:
 
 def is_part(key: str, value: Mapping[str, Any]) -> bool:
     """Whether a nested object is the configuration of a part of a composite."""
-    return "model_type" in value or (
-        not key.startswith(("rope", "quantization")) and any(name in value for name in WIDTHS)
-    )
+    if "model_type" in value:
+        return True
+    widths = (*WIDTHS, "width") if key.endswith("_cfg") else WIDTHS
+    return not key.startswith(("rope", "quantization")) and any(name in value for name in widths)
 
 
 def _leaves(config: Configuration, prefix: str = "") -> Iterator[str]:
