@@ -235,9 +235,10 @@ def _table_of_cells(
         constants = None if count else gen.same_for_every_position(encoding, arguments)
         if constants is not None:
             return WholeTable(constants, None, naming.name)
-        if count is None:
+        length = count if rows.len is None else rows.len
+        if length is None:
             raise PeError("which rows? Give --grid HxW, or --positions @FILE with coordinates")
-        where = positions.first(count if rows.len is None else rows.len)
+        where = positions.first(length)
     if rows.prefix_rows:
         raise PeError(
             f"--prefix-rows {rows.prefix_rows}: rows of zeros would wipe these tokens out of a rotary table"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -86,11 +86,15 @@ class RowOrder:
     window : squares on each side of the windows that lie together, 0 where there are none; those at the right and at the
         bottom may be smaller
     class_row : first or last, where a row of the class token, which does not turn, is beside the patches
+    stretched : sides of the grid whose cells those of any other one read: cell k of n has the coordinate k * side // n
+    whole : sides of the grid whose middle is cut out
     """
 
     block: int = 1
     window: int = 0
     class_row: str = ""
+    stretched: tuple[int, int] | None = None
+    whole: tuple[int, int] | None = None
 
     def count(self, grid: tuple[int, ...]) -> int:
         """How many rows there are."""
@@ -120,9 +124,27 @@ class RowOrder:
         row, column = self._squares(square, height // self.block, width // self.block)
         down, right = np.divmod(within, self.block)
         found = [frame, row * self.block + down, column * self.block + right]
+        if self.stretched:
+            found[1:] = [
+                line * to // side
+                for line, to, side in zip(found[1:], self.stretched, (height, width), strict=True)
+            ]
         cell = np.stack(found[3 - axes :] if axes < 3 else found, axis=1)
         cell[token] = -1
         return cell
+
+    def rows_of_whole(
+        self, rows: ArrayLike, grid: tuple[int, ...]
+    ) -> tuple[NDArray[np.int64], tuple[int, int]]:
+        """The row numbers in the whole grid of these rows of its middle, and the sides of the whole."""
+        assert self.whole is not None
+        if len(grid) != 2 or any(side > most for side, most in zip(grid, self.whole, strict=False)):
+            raise PeError(
+                f"{parameter('grid')} {spell(grid, 'x')}: the table is for at most {spell(self.whole, 'x')} patches"
+            )
+        cell = self.coordinates(rows, grid, 2)
+        first = [(most - side) // 2 for side, most in zip(grid, self.whole, strict=True)]
+        return (cell[:, 0] + first[0]) * self.whole[1] + cell[:, 1] + first[1], self.whole
 
     def _squares(
         self, square: NDArray[np.int64], height: int, width: int
@@ -206,11 +228,14 @@ class Resolved:
             return function, dict(arguments), None
         if self.row_order is None:
             return function, dict(arguments), math.prod(grid)
-        order = RowOrder() if raster else self.row_order
+        order = replace(self.row_order, block=1, window=0, class_row="") if raster else self.row_order
         count = order.count(grid)
 
         def ordered(positions: ArrayLike, **options: Any) -> Any:
             where = np.asarray(positions)
+            if order.whole:
+                numbers, whole = order.rows_of_whole(where, grid)
+                return function(numbers, grid=whole, **options)
             return function(
                 order.coordinates(where, grid, self.axes) if where.ndim == 1 else where, **options
             )

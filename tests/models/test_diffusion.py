@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from pe_cli.encodings.rope.rotary import rope
 from pe_cli.errors import PeError
 from pe_cli.models.configuration import Configuration
 from pe_cli.models.diffusion import DENOISERS
-from pe_cli.models.resolve import resolve_configuration
+from pe_cli.models.resolve import from_config, resolve_configuration
 from pe_cli.models.resolved import Resolved
 
 
@@ -63,3 +64,131 @@ def test_flux_and_wan_against_diffusers() -> None:
     cos, sin = WanRotaryPosEmbed(128, (1, 1, 1), 64)(torch.zeros(1, 1, 1, 4, 6))
     np.testing.assert_allclose(wan["cos"], cos.numpy().reshape(24, 128), atol=1e-6)
     np.testing.assert_allclose(wan["sin"], sin.numpy().reshape(24, 128), atol=1e-6)
+
+
+def made(name: str, positions: Any = None, grid: Any = None, **values: Any) -> Any:
+    options = {"grid": grid} if grid else {}
+    return from_config({"_class_name": name, **values}, positions, **options)
+
+
+def agree(ours: Any, theirs: Any, atol: float = 5e-6) -> None:
+    want = theirs.detach().numpy()
+    np.testing.assert_allclose(np.asarray(ours), want.reshape(-1, want.shape[-1]), atol=atol)
+
+
+PLACES = np.stack(np.meshgrid(np.arange(2), np.arange(3), np.arange(4), indexing="ij"), -1).reshape(-1, 3)
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize(
+    ("name", "module", "rotary"),
+    [
+        ("BriaTransformer2DModel", "transformer_bria", "BriaEmbedND"),
+        ("BriaFiboTransformer2DModel", "transformer_bria_fibo", "BriaFiboEmbedND"),
+        ("OvisImageTransformer2DModel", "transformer_ovis_image", "OvisImagePosEmbed"),
+        ("LongCatImageTransformer2DModel", "transformer_longcat_image", "LongCatImagePosEmbed"),
+        ("ChromaTransformer2DModel", "transformer_chroma", "FluxPosEmbed"),
+    ],
+)
+def test_axes_side_by_side_against_diffusers(name: str, module: str, rotary: str) -> None:
+    torch = pytest.importorskip("torch")
+    code = importlib.import_module(f"diffusers.models.transformers.{module}")
+    cos, sin = getattr(code, rotary)(10000, [16, 56, 56])(torch.tensor(PLACES))[:2]
+    agree(made(name, grid=(2, 3, 4))["cos"], cos)
+    agree(made(name, grid=(2, 3, 4))["sin"], sin)
+
+
+@pytest.mark.interop
+def test_video_transformers_against_diffusers() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("diffusers")
+    from diffusers.models.transformers import transformer_hunyuan_video15 as hunyuan
+    from diffusers.models.transformers import transformer_hunyuan_video_framepack as framepack
+    from diffusers.models.transformers import transformer_skyreels_v2 as skyreels
+    from diffusers.models.transformers import transformer_wan_animate as animate
+    from diffusers.models.transformers import transformer_wan_vace as vace
+
+    latents = torch.zeros(1, 1, 2, 3, 4)
+    cos, _ = hunyuan.HunyuanVideo15RotaryPosEmbed(1, 1, [16, 56, 56], 256.0)(latents)
+    agree(made("HunyuanVideo15Transformer3DModel", grid=(2, 3, 4))["cos"], cos)
+    rotary = framepack.HunyuanVideoFramepackRotaryPosEmbed(1, 1, [16, 56, 56], 256.0)
+    cos, _ = rotary(torch.arange(2), 3, 4, torch.device("cpu"))
+    agree(made("HunyuanVideoTransformer3DModelPacked", grid=(2, 3, 4))["cos"], cos)
+    for name, rotary in (
+        ("SkyReelsV2Transformer3DModel", skyreels.SkyReelsV2RotaryPosEmbed),
+        ("WanAnimateTransformer3DModel", animate.WanRotaryPosEmbed),
+        ("WanVACETransformer3DModel", vace.WanRotaryPosEmbed),
+    ):
+        agree(made(name, grid=(2, 3, 4))["cos"], rotary(128, (1, 1, 1), 64)(latents)[0])
+
+
+@pytest.mark.interop
+def test_cogview4_reads_the_rows_of_its_table() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("diffusers")
+    from diffusers.models.transformers.transformer_cogview4 import CogView4RotaryPosEmbed
+
+    cos, sin = CogView4RotaryPosEmbed(40, 2, (256, 256))(torch.zeros(1, 1, 12, 20))
+    found = made("CogView4Transformer2DModel", grid=(6, 10))
+    agree(found["cos"], cos)
+    agree(found["sin"], sin)
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("kind", ["interleaved", "split"])
+def test_ltx2_takes_fractions_of_the_longest_video(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("diffusers")
+    from diffusers.models.transformers.transformer_ltx2 import LTX2AudioVideoRotaryPosEmbed
+
+    rotary = LTX2AudioVideoRotaryPosEmbed(512, rope_type=kind, num_attention_heads=4)
+    bounds = rotary.prepare_video_coords(1, 2, 3, 4, torch.device("cpu"))
+    cos, _ = rotary(bounds)
+    places = bounds.mean(-1)[0].T.double().numpy() / [20, 2048, 2048]
+    found = made("LTX2VideoTransformer3DModel", places, num_attention_heads=4, rope_type=kind)["cos"]
+    agree(found, cos if kind == "interleaved" else cos[0].transpose(0, 1).reshape(24, -1), atol=4e-3)
+
+
+@pytest.mark.interop
+def test_sines_and_cosines_of_patches_against_diffusers() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("diffusers")
+    from diffusers.models.embeddings import PatchEmbed
+
+    def added(rows: int, columns: int, **options: Any) -> Any:
+        embed = PatchEmbed(patch_size=2, in_channels=4, **options)
+        for weight in embed.proj.parameters():
+            weight.data.zero_()
+        return embed(torch.zeros(1, 4, rows, columns))
+
+    sides = {"height": 32, "width": 32}
+    agree(made("DiTTransformer2DModel")["sinusoidal"], added(32, 32, embed_dim=1152, **sides))
+    sides = {"height": 128, "width": 128}
+    pixart = added(20, 28, embed_dim=1152, interpolation_scale=2, **sides)
+    agree(made("PixArtTransformer2DModel", grid=(10, 14))["sinusoidal"], pixart)
+    for height, width in ((20, 28), (128, 128)):
+        sd3 = added(height, width, embed_dim=1152, pos_embed_max_size=96, **sides)
+        agree(made("SD3Transformer2DModel", grid=(height // 2, width // 2))["sinusoidal"], sd3)
+
+
+@pytest.mark.interop
+def test_the_text_of_qwen_image_counts_on_behind_the_image() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("diffusers")
+    from diffusers.models.transformers.transformer_qwenimage import QwenEmbedRope
+
+    _, text = QwenEmbedRope(10000, [16, 56, 56], True)(
+        [(1, 6, 8)], device=torch.device("cpu"), max_txt_seq_len=5
+    )
+    agree(made("QwenImageTransformer2DModel", np.arange(4, 9))["freqs_cis"].real, text.real)
+
+
+def test_other_classes_are_answered_with_what_they_do() -> None:
+    for name, words in (
+        ("CosmosTransformer3DModel", "bases of their own"),
+        ("MochiTransformer3DModel", "learned"),
+    ):
+        with pytest.raises(PeError, match=words):
+            resolved(name)
+    with pytest.raises(PeError, match="at most 96x96"):
+        made("SD3Transformer2DModel", grid=(97, 4))

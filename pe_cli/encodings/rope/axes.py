@@ -119,6 +119,7 @@ class Plan:
     pairs : one entry a pair; `columns` has the pair of each column of layout `half` where the second half
         does not repeat the first, and `only_half` says that the model's own rotation has no other layout.
     measures_grid : the changes were made for one grid, which coordinates are measured against.
+    text : a position alone is the same on all axes, as that of a token of text.
     x_first : the coordinates of a cell are its column and its row, as the position ids of the model are.
     """
 
@@ -133,6 +134,7 @@ class Plan:
     class_row: bool = False
     measures_grid: bool = False
     x_first: bool = False
+    text: bool = False
     facts: dict[str, Any] = field(default_factory=dict, hash=False, compare=False)
 
     def change(self, axis: int) -> Change:
@@ -269,7 +271,7 @@ def _qwen_image(dim: int, base: float, *, grid: Grid | None, axes: Grid | None, 
             f"--axes {spell(axes or ())} are {plan.axes}; axis style qwen-image has 3: frame, row, column"
         )
     if grid is None:
-        return plan
+        return replace(plan, text=True)
     centred = (Change(offset=size // 2 - size) for size in padded(grid, 3)[1:])
     return replace(plan, changes=(Change(), *centred), measures_grid=True)
 

@@ -65,7 +65,12 @@ class Form:
         if self.plan is None:
             return coordinates(positions, self.axes, grid, text=True)
         where = coordinates(
-            positions, self.axes, grid, class_row=self.plan.class_row, x_first=self.plan.x_first
+            positions,
+            self.axes,
+            grid,
+            text=self.plan.text,
+            class_row=self.plan.class_row,
+            x_first=self.plan.x_first,
         )
         changed = self.plan.coordinates(where)
         if self.plan.class_row and grid is not None and positions.ndim == 1:
