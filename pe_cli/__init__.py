@@ -1,37 +1,118 @@
 """Positional encodings as functions: `from pe_cli import rope`.
 
-Each name of the catalogue is a function of numpy arrays; it is imported when it is first asked for. So are
-`from_config` (the table of a model), `resolve` (its encoding and arguments), and `Graph`, `Forest`, `read_graph`,
-`read_forest` for the encodings of graphs and trees, which take an edge_index and lists of heads as well.
+>>> from pe_cli import rope
+>>> rope(4, dim=8).shape
+(4, 8)
+
+Every encoding of the catalogue is a function that returns `Tensors`: tables by name, which are used as one array where
+there is one. `read`, `identify`, `compare` and `extend` do what the commands do; `from_config` makes the table of a
+model, `resolve` says which it is; `Graph`, `Forest`, `read_graph` and `read_forest` are for encodings of graphs and
+trees, which take an edge_index and lists of heads as well. What a user can mend is raised as `PeError`.
+
+numpy and the encodings are imported when they are first asked for; a type checker sees them all.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+# The package comes first: loading it later would put it in the place of the function of the same name.
+import pe_cli.extend  # noqa: F401
 from pe_cli import process as process  # first, since it decides what a signal does from here on
 from pe_cli.catalogue import CATALOGUE, load
 from pe_cli.errors import PeError
+from pe_cli.library import compare, extend, identify, read
+from pe_cli.version import __version__
 
-__version__ = "0.2.0.dev0"
-BESIDES = {
+if TYPE_CHECKING:
+    from pe_cli.encodings.biases import alibi, fire, kerple, sandwich
+    from pe_cli.encodings.contextual import cope, fox, global_tokens, peg
+    from pe_cli.encodings.fourier import fourier
+    from pe_cli.encodings.graph.distances import resistance_distance, shortest_path
+    from pe_cli.encodings.graph.spectral import laplacian, magnetic
+    from pe_cli.encodings.graph.walks import heat_kernel, random_walk, rrwp
+    from pe_cli.encodings.learned import learned
+    from pe_cli.encodings.mixed import deberta, tupe
+    from pe_cli.encodings.position_ids import position_ids
+    from pe_cli.encodings.relative import shaw, t5, transformer_xl
+    from pe_cli.encodings.rope.rotary import rope, xpos
+    from pe_cli.encodings.sinusoidal import sinusoidal, timestep
+    from pe_cli.encodings.sparse import axial, sparse_transformer
+    from pe_cli.encodings.tree.nodes import dependency, tree
+    from pe_cli.encodings.windows import swin
+    from pe_cli.models.resolve import from_config, resolve
+    from pe_cli.structures import Forest, Graph, read_forest, read_graph
+    from pe_cli.tensors import Tensors
+
+__all__ = [
+    "Forest",
+    "Graph",
+    "PeError",
+    "Tensors",
+    "__version__",
+    "alibi",
+    "axial",
+    "compare",
+    "cope",
+    "deberta",
+    "dependency",
+    "extend",
+    "fire",
+    "fourier",
+    "fox",
+    "from_config",
+    "global_tokens",
+    "heat_kernel",
+    "identify",
+    "kerple",
+    "laplacian",
+    "learned",
+    "magnetic",
+    "peg",
+    "position_ids",
+    "random_walk",
+    "read",
+    "read_forest",
+    "read_graph",
+    "resistance_distance",
+    "resolve",
+    "rope",
+    "rrwp",
+    "sandwich",
+    "shaw",
+    "shortest_path",
+    "sinusoidal",
+    "sparse_transformer",
+    "swin",
+    "t5",
+    "timestep",
+    "transformer_xl",
+    "tree",
+    "tupe",
+    "xpos",
+]
+
+_ELSEWHERE = {
     "Forest": "pe_cli.structures",
     "Graph": "pe_cli.structures",
+    "Tensors": "pe_cli.tensors",
     "from_config": "pe_cli.models",
     "read_forest": "pe_cli.structures",
     "read_graph": "pe_cli.structures",
     "resolve": "pe_cli.models",
 }
-__all__ = ["PeError", "__version__", *BESIDES, *sorted(entry.function for entry in CATALOGUE.values())]
 
+if not TYPE_CHECKING:  # a type checker would take it as a promise that every name exists
 
-def __getattr__(name: str) -> Any:
-    if name.replace("_", "-") in CATALOGUE:
-        return load(name)
-    if name in BESIDES:
-        return getattr(import_module(BESIDES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in _ELSEWHERE:
+            return getattr(import_module(_ELSEWHERE[name]), name)
+        if name.replace("_", "-") in CATALOGUE:
+            return load(name)
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}", name=name, obj=import_module(__name__)
+        )
 
 
 def __dir__() -> list[str]:

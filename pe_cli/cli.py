@@ -11,10 +11,11 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from pe_cli import __version__, process
+from pe_cli import process
 from pe_cli.catalogue import CATALOGUE, FAMILIES
 from pe_cli.errors import PeError, no_such, one_line, option_name
 from pe_cli.process import DONE, INTERRUPTED, TROUBLE
+from pe_cli.version import __version__
 
 
 class Lazy(NamedTuple):

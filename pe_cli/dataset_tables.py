@@ -14,7 +14,8 @@ from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.parallel import Run
 from pe_cli.progress import step
 from pe_cli.structures.graph import Graph
-from pe_cli.tables import SMALL_RANGE, Block, Table, as_tensors, renamed, stored_dtype
+from pe_cli.tables import SMALL_RANGE, Block, Table, renamed, stored_dtype
+from pe_cli.tensors import Tensors
 
 if TYPE_CHECKING:
     from pe_cli.structures.datasets import GraphDataset
@@ -34,15 +35,14 @@ class DatasetTable(Table):
 
     def __init__(
         self,
-        name: str,
-        function: Callable[..., Any],
+        function: Callable[..., Tensors],
         arguments: Mapping[str, Any],
         dataset: GraphDataset,
         dtype: str | None,
         key: str | None = None,
         shard: tuple[int, int] = (0, 1),
     ) -> None:
-        self._name, self._function, self._dataset = name, function, dataset
+        self._function, self._dataset = function, dataset
         self._graph = next(n for n, value in arguments.items() if value is dataset)
         self._arguments = {n: value for n, value in arguments.items() if value is not dataset}
         index, count = shard
@@ -63,11 +63,11 @@ class DatasetTable(Table):
             )
         )
         rows = {sum(EXAMPLE): "nodes", len(EXAMPLE): "graphs", sum(n * n for n in EXAMPLE): "pairs"}
-        self._names = renamed(example, key)
+        self._names = renamed(example.to_dict(), key)
         self._kinds = {n: rows[len(array)] for n, array in example.items() if n not in ("ptr", "pair_ptr")}
         self._ptrs = {
             self._names[n]: self._starts["nodes" if n == "ptr" else "pairs"]
-            for n in example
+            for n, _ in example.items()
             if n not in self._kinds
         }
         self.facts = {
@@ -167,8 +167,8 @@ class DatasetTable(Table):
             yield self._first + begin, self._first + last
             begin = last
 
-    def _call(self, graph: Graph) -> Any:
-        return as_tensors(self._function(**{self._graph: graph}, **self._arguments), self._name)
+    def _call(self, graph: Graph) -> Tensors:
+        return self._function(**{self._graph: graph}, **self._arguments)
 
 
 def by_blocks(function: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:

@@ -19,11 +19,11 @@ class PeError(ValueError):
     """
 
     def __str__(self) -> str:
-        return self.spelled(lambda name: name)
+        return self.spelled(in_python)
 
     def spelled(self, spell: Callable[[str], str]) -> str:
         """The sentence with every parameter as `spell` writes it; nothing else in it is changed."""
-        return _PARAMETER.sub(lambda found: spell(found[1]), super().__str__())
+        return spelled(super().__str__(), spell)
 
 
 _PARAMETER = re.compile("\x1a([a-z][a-z0-9_]*)\x1a")
@@ -32,6 +32,16 @@ _PARAMETER = re.compile("\x1a([a-z][a-z0-9_]*)\x1a")
 def parameter(name: str) -> str:
     """`name` as it stands in the sentence of a `PeError`: a parameter, to be spelled when the sentence is shown."""
     return f"\x1a{name}\x1a"
+
+
+def spelled(sentence: str, spell: Callable[[str], str]) -> str:
+    """`sentence` with every parameter as `spell` writes it; nothing else in it is changed."""
+    return _PARAMETER.sub(lambda found: spell(found[1]), sentence)
+
+
+def in_python(name: str) -> str:
+    """A parameter as Python writes it: by its name."""
+    return name
 
 
 def no_such(kind: str, given: str, known: Iterable[str]) -> PeError:

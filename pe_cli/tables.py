@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, option_name
 from pe_cli.files import TensorSpec
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.positions import LIMIT, Positions
-from pe_cli.signature import Tensors
+from pe_cli.tensors import Tensors
 
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS = 512
@@ -70,18 +70,13 @@ class Table(ABC):
         """At most about `rows` evenly spaced rows of each tensor, for a picture."""
 
 
-def as_tensors(result: NDArray[Any] | Tensors, name: str) -> Tensors:
-    """What an encoding returned, named."""
-    return result if isinstance(result, Tensors) else Tensors({name: np.asarray(result)})
-
-
 class WholeTable(Table):
     """Tensors that are computed at once, since their rows depend on one another."""
 
     def __init__(self, tensors: Tensors, dtype: str | None, key: str | None = None) -> None:
-        names = renamed(tensors, key)
+        names = renamed(tensors.to_dict(), key)
         self._tensors = {names[name]: array for name, array in tensors.items()}
-        self.facts, self.warnings = tensors.facts, tensors.warnings
+        self.facts, self.warnings = tensors.facts, tensors.warnings_for(option_name)
         self._not_finite = Counter()
         self.specs = {
             name: TensorSpec(name, stored_dtype(array.dtype, dtype), array.shape)
@@ -111,8 +106,7 @@ class RowTable(Table):
     The function is called with consecutive blocks of positions, and once with none to learn the shapes.
     """
 
-    name: str
-    function: Callable[..., NDArray[Any] | Tensors]
+    function: Callable[..., Tensors]
     arguments: Mapping[str, Any]
     positions: Positions
     dtype: str | None
@@ -131,10 +125,10 @@ class RowTable(Table):
             raise PeError(f"--prefix-rows {self.prefix}: these are more than 2^63 rows, ask for fewer")
         self._begin, self._end = total * index // count, total * (index + 1) // count
         empty = self._call(0, 0)
-        self.facts, self.warnings = empty.facts, empty.warnings
+        self.facts, self.warnings = empty.facts, empty.warnings_for(option_name)
         self._not_finite = Counter()
         rowwise = {name: array for name, array in empty.items() if array.ndim and not len(array)}
-        self._names = renamed(empty, self.key)
+        self._names = renamed(empty.to_dict(), self.key)
         self.constants = {self._names[n]: array for n, array in empty.items() if n not in rowwise}
         self.specs = {}
         for n, array in empty.items():
@@ -193,7 +187,7 @@ class RowTable(Table):
         return round_to(array, numpy_dtype(self.specs[name].dtype))
 
     def _call(self, begin: int, end: int) -> Tensors:
-        return as_tensors(self.function(self.positions.block(begin, end), **self.arguments), self.name)
+        return self.function(self.positions.block(begin, end), **self.arguments)
 
     def _rows_per_block(self, names: list[str]) -> int:
         count = max(1, self._end - self._begin)

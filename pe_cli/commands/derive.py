@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
-import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, no_such, option_name
-from pe_cli.numerics.dtypes import FLOATS
-from pe_cli.signature import Choice, Source
+from pe_cli import signature
+from pe_cli.errors import PeError, option_name
+from pe_cli.signature import Source
 
 _HEADING = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 _SOURCE = re.compile(r"^Sources?:.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
@@ -61,25 +57,14 @@ OPPOSITES = {"bidirectional": "causal"}
 LONG_ONLY = frozenset("oq")  # -o and -q are shared options
 RENAMED = {"length": "len"}
 SUPPLIED = frozenset({Source.POSITIONS, Source.QUERIES, Source.KEYS, Source.DISTANCES})
-LARGEST = 2**63
 READ_FROM_FILE = {Source.GRAPH: "GRAPH", Source.FOREST: "FILE"}
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """One parameter of an encoding, taken apart."""
+class Parameter(signature.Parameter):
+    """One parameter of an encoding, with its line of help."""
 
-    name: str
-    type: Any
-    default: Any
-    source: Source | None
-    choice: Choice | None
-    element: type
     help: str
-
-    @property
-    def required(self) -> bool:
-        return self.default is inspect.Parameter.empty
 
     @property
     def option(self) -> str:
@@ -96,11 +81,10 @@ class Parameter:
 
 def parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
     """The parameters of `function`, in order."""
-    hints = get_type_hints(function, include_extras=True)
     text = read(function).parameters
     return {
-        name: _take_apart(name, hints[name], parameter.default, text.get(name, ""))
-        for name, parameter in inspect.signature(function).parameters.items()
+        name: Parameter(**vars(own), help=text.get(name, ""))
+        for name, own in signature.parameters(function).items()
     }
 
 
@@ -135,25 +119,23 @@ def typer_parameter(parameter: Parameter) -> inspect.Parameter:
 
 def argument(parameter: Parameter, value: Any, load_array: Callable[[str], Any]) -> Any:
     """The argument of the function from what the command line gave."""
-    if value is None or (not isinstance(value, str) and parameter.source is None):
-        return _number(parameter, value) if isinstance(value, (int, float)) else value
-    if parameter.choice is not None or get_origin(parameter.type) is Literal:
-        return _chosen(parameter, value)
-    if parameter.source is Source.MASK and value and set(value) <= set("01"):
-        return np.array([int(digit) for digit in value])
-    if parameter.source in (Source.ARRAY, Source.MASK):
-        if not value:
-            raise PeError(f"{parameter.option} '': the name of a file is missing")
-        if parameter.source is Source.MASK:
-            return load_array(value)
-        return _numeric(load_array(value), f"{parameter.option} {value}")
-    if parameter.source is Source.GRID and isinstance(value, str):
-        from pe_cli.positions import parse_grid
+    if isinstance(value, str):
+        if parameter.source is Source.MASK and value and set(value) <= set("01"):
+            value = [int(digit) for digit in value]
+        elif parameter.source in (Source.ARRAY, Source.MASK):
+            if not value:
+                raise PeError(f"{parameter.option} '': the name of a file is missing")
+            try:
+                value = load_array(value)
+            except PeError as error:
+                raise PeError(f"{parameter.option} {value}: {error}") from error
+        elif parameter.source is Source.GRID:
+            from pe_cli.positions import parse_grid
 
-        return parse_grid(value, parameter.option)
-    if parameter.source is Source.NUMBERS and isinstance(value, str):
-        return _numbers(parameter, value)
-    return value
+            value = parse_grid(value, parameter.option)
+        elif parameter.source is Source.NUMBERS:
+            value = _numbers(parameter, value)
+    return parameter.taken(value)
 
 
 def spelled(parameter: Parameter, value: Any) -> list[str]:
@@ -165,30 +147,6 @@ def spelled(parameter: Parameter, value: Any) -> list[str]:
     return [f"{parameter.option}={text}"] if text.startswith("-") else [parameter.option, text]
 
 
-def _take_apart(name: str, hint: Any, default: Any, text: str) -> Parameter:
-    source: Source | None = None
-    choice: Choice | None = None
-    element: type = int
-    hint = _without_none(hint)
-    if get_origin(hint) is Annotated:
-        hint, *marks = get_args(hint)
-        for mark in marks:
-            if isinstance(mark, Source):
-                source = mark
-            elif isinstance(mark, Choice):
-                choice = mark
-            elif mark in (int, float):
-                element = mark
-    return Parameter(name, hint, default, source, choice, element, text)
-
-
-def _without_none(hint: Any) -> Any:
-    if get_origin(hint) in (Union, types.UnionType):
-        members = [member for member in get_args(hint) if member is not type(None)]
-        return members[0] if len(members) == 1 else hint
-    return hint
-
-
 def _metavar(parameter: Parameter) -> tuple[str | None, Any]:
     if parameter.source is Source.ARRAY:
         return "SOURCE", str
@@ -198,7 +156,7 @@ def _metavar(parameter: Parameter) -> tuple[str | None, Any]:
         return "HxW", str
     if parameter.source is Source.NUMBERS:
         return "N,N,…" if parameter.element is int else "X,X,…", str
-    if parameter.choice is not None or get_origin(parameter.type) is Literal:
+    if parameter.choice is not None:
         return "NAME", str
     return (
         None if parameter.type is bool else {int: "N", float: "X"}.get(parameter.type, "TEXT")
@@ -206,29 +164,14 @@ def _metavar(parameter: Parameter) -> tuple[str | None, Any]:
 
 
 def _names(parameter: Parameter) -> str:
-    if parameter.choice is not None:
-        return ", ".join(parameter.choice.names)
-    return ", ".join(map(str, get_args(parameter.type))) if get_origin(parameter.type) is Literal else ""
+    return ", ".join(parameter.choice.names) if parameter.choice is not None else ""
 
 
 def choices(parameter: Parameter) -> list[str]:
     """Every value that a parameter with known values accepts, aliases included; else nothing."""
-    if parameter.choice is not None:
-        return [*parameter.choice.names, *(parameter.choice.aliases or ())]
-    return [str(name) for name in get_args(parameter.type)] if get_origin(parameter.type) is Literal else []
-
-
-def _chosen(parameter: Parameter, value: str) -> str:
-    aliases: Mapping[str, str] = (parameter.choice.aliases if parameter.choice else None) or {}
-    name = aliases.get(value, value)
-    return known(parameter.name.replace("_", " "), name, choices(parameter))
-
-
-def known(kind: str, name: str, names: Collection[str]) -> str:
-    """`name` if it is among `names`, else an error with a near one."""
-    if name not in names:
-        raise no_such(kind, name, names)
-    return name
+    if parameter.choice is None:
+        return []
+    return [*parameter.choice.names, *(parameter.choice.aliases or ())]
 
 
 def _numbers(parameter: Parameter, text: str) -> tuple[float, ...]:
@@ -236,32 +179,7 @@ def _numbers(parameter: Parameter, text: str) -> tuple[float, ...]:
         numbers = tuple(parameter.element(part) for part in text.split(","))
     except ValueError:
         raise PeError(f"{parameter.option} {text}: write numbers joined by commas") from None
-    if not all(-LARGEST < number < LARGEST for number in numbers):  # false for NaN too
-        raise PeError(f"{parameter.option} {text}: a number here is finite and below 2^63 in size")
     return numbers
-
-
-def _number(parameter: Parameter, value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise PeError(f"{parameter.option} {value}: a finite number is needed")
-    if isinstance(value, int) and not -LARGEST <= value < LARGEST:
-        raise PeError(f"{parameter.option} {value}: a whole number here is below 2^63 in size")
-    return value
-
-
-def _numeric(values: NDArray[Any], asked: str) -> NDArray[Any]:
-    """`values` if there are some, they are real numbers and none is NaN."""
-    if not values.size:
-        raise PeError(f"{asked} holds no numbers, its shape is {values.shape}")
-    if values.dtype.kind in "iu":
-        return values
-    if values.dtype.kind != "f" and values.dtype.name not in FLOATS:
-        raise PeError(f"{asked} holds {values.dtype}; real numbers are needed")
-    wrong = np.isnan(values)
-    if wrong.any():
-        where = [int(i) for i in np.unravel_index(int(wrong.argmax()), values.shape)]
-        raise PeError(f"{asked} has a NaN at {where}; it would spread over the table")
-    return values
 
 
 def _spell(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import shlex
 import textwrap
 from collections.abc import Callable, Mapping
@@ -19,15 +18,17 @@ from pe_cli.commands.emit import Request, emit
 from pe_cli.errors import PeError, option_name, parameter
 from pe_cli.files.sources import load_array, load_positions
 from pe_cli.memory import require_memory
-from pe_cli.numerics.dtypes import FLOATS
+from pe_cli.numerics.dtypes import dtype_name
 from pe_cli.parallel import Run, mapping
 from pe_cli.render.progress import shown
-from pe_cli.signature import Source, Tensors
-from pe_cli.tables import RowTable, Table, WholeTable, as_tensors
+from pe_cli.signature import Source
+from pe_cli.tables import RowTable, Table, WholeTable
+from pe_cli.tensors import Tensors
 
 # Widths of a row: lists of their length are made before anything is written.
 LONGEST = {"dim": 1 << 22, "num_bands": 1 << 20, "heads": 1 << 20, "width": 1 << 20, "num_buckets": 1 << 24}
 FILLERS = {"rope": "presets"}  # modules of this package that fill in arguments from elsewhere
+ROWS = {"queries": "len", "keys": "k_len"}  # how the command line says what a function calls so
 READERS = {Source.GRAPH: "read_graph", Source.FOREST: "read_forest"}
 
 
@@ -89,7 +90,7 @@ class Encoding:
             return options.DistanceChoice
         if Source.GRAPH in self.sources:
             return options.GraphChoice
-        return options.PairChoice if self.sources.keys() & {Source.QUERIES, Source.KEYS} else None
+        return options.PairChoice if Source.QUERIES in self.sources else None
 
     @property
     def by_blocks(self) -> bool:
@@ -121,7 +122,7 @@ def generate(encoding: Encoding, values: dict[str, Any], filled: Filled) -> None
         with mapping(computing.workers, computing.dask) as run:
             _generate(encoding, given, filled, rows, output, values.get("dtype"), values["name"], run)
     except PeError as error:
-        raise in_options(error, encoding, given) from error
+        raise PeError(error.spelled(speller(encoding, given))) from error
     except ArithmeticError as error:
         raise PeError(
             f"{encoding.name}: these numbers are too large or too small to compute with ({error})"
@@ -139,11 +140,11 @@ def _generate(
     run: Run,
 ) -> None:
     if dtype is not None and "dtype" not in encoding.own:
-        dtype = derive.known("dtype", dtype, FLOATS)
+        dtype = dtype_name(dtype)
     if name is not None:
         _require_text(name)
     with shown(quiet=output.quiet):
-        arguments = {**_arguments(encoding, given), **filled.arguments}
+        arguments = {**_arguments(encoding, given, filled.arguments), **filled.arguments}
         _require_use(encoding, arguments, rows)
         table = build(encoding, arguments, rows, dtype=dtype, name=name)
         table.run = run
@@ -165,12 +166,12 @@ def build(
     """The table of `encoding` with its own `arguments` and the rows asked for."""
     for n, most in LONGEST.items():
         if n in arguments and (arguments[n] or 0) > most:
-            raise PeError(f"{n} {arguments[n]}: at most {most}, a single row would be too large")
+            raise PeError(f"{parameter(n)} {arguments[n]}: at most {most}, a single row would be too large")
     if isinstance(rows, options.GraphChoice):
         return _of_graphs(encoding, arguments, rows.shard, dtype, name)
     chosen = _asked(rows)
     if not chosen and not encoding.needs_rows:
-        return WholeTable(as_tensors(encoding.function(**arguments), encoding.name), dtype, name)
+        return WholeTable(encoding.function(**arguments), dtype, name)
     if isinstance(rows, options.RowChoice):
         if not chosen and not arguments.get("grid"):
             constants = same_for_every_position(encoding, arguments)
@@ -183,11 +184,9 @@ def build(
             )
         shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
         where = chosen_positions(encoding, rows, arguments)
-        return RowTable(
-            encoding.name, encoding.function, arguments, where, dtype, name, rows.prefix_rows, shard
-        )
+        return RowTable(encoding.function, arguments, where, dtype, name, rows.prefix_rows, shard)
     pairs = chosen_pairs(encoding, rows) if rows is not None else {}
-    return WholeTable(as_tensors(encoding.function(**arguments, **pairs), encoding.name), dtype, name)
+    return WholeTable(encoding.function(**arguments, **pairs), dtype, name)
 
 
 def _of_graphs(
@@ -200,7 +199,7 @@ def _of_graphs(
     dataset = arguments[encoding.sources[Source.GRAPH]]
     if isinstance(dataset, GraphDataset) and by_blocks(encoding.function, arguments):
         part = positions.parse_shard(shard) if shard else (0, 1)
-        return DatasetTable(encoding.name, encoding.function, arguments, dataset, dtype, name, part)
+        return DatasetTable(encoding.function, arguments, dataset, dtype, name, part)
     if shard:
         what = (
             "this form of the table has no rows that could be divided"
@@ -208,7 +207,7 @@ def _of_graphs(
             else "this is one graph, and only those of a dataset are divided"
         )
         raise PeError(f"{parameter('shard')} {shard}: {what}")
-    return WholeTable(as_tensors(encoding.function(**arguments), encoding.name), dtype, name)
+    return WholeTable(encoding.function(**arguments), dtype, name)
 
 
 def _asked(rows: Any) -> dict[str, Any]:
@@ -222,7 +221,7 @@ def same_for_every_position(encoding: Encoding, arguments: dict[str, Any]) -> Te
     """The tensors if none of them has a row for each position (frequencies, factors), else None."""
     import numpy as np
 
-    tensors = as_tensors(encoding.function(np.arange(0), **arguments), encoding.name)
+    tensors = encoding.function(np.arange(0), **arguments)
     return tensors if all(array.size for array in tensors.values()) else None
 
 
@@ -292,9 +291,6 @@ def chosen_pairs(encoding: Encoding, rows: options.PairChoice) -> dict[str, Any]
             pairs[name] = queries
         elif source is Source.KEYS:
             pairs[name] = keys.block(0, k_len)
-        elif source is Source.DISTANCES and Source.QUERIES not in encoding.sources:
-            require_memory(16 * len(queries) * k_len, f"{len(queries)} x {k_len} pairs", "ask for fewer")
-            pairs[name] = keys.block(0, k_len)[None, :] - queries[:, None]
     return pairs
 
 
@@ -306,20 +302,19 @@ def _part(values: Any, shard: str | None) -> Any:
     return values[len(values) * index // count : len(values) * (index + 1) // count]
 
 
-def in_options(error: PeError, encoding: Encoding, given: Mapping[str, Any]) -> PeError:
-    """The same error for who typed options: parameters by their options, and the file where a function knows an array."""
-    text = error.spelled(
-        lambda n: encoding.parameters[n].option if n in encoding.parameters else option_name(n)
-    )
-    for n, p in encoding.parameters.items():
-        if p.source not in derive.SUPPLIED:
-            # A word with a _ is a parameter; one without may be any word, unless it begins the sentence before a number.
-            start, end = (r"(?<![\w.-])", r"(?![\w.])") if "_" in n else ("^", r"(?= -?\d)")
-            text = re.sub(rf"{start}{n}{end}", p.option, text)
-    files = {p.option: given[n] for n, p in encoding.own.items() if p.source is Source.ARRAY and given[n]}
-    if files and "--" not in text and not any(file in text for file in files.values()):
-        text = f"{' '.join(f'{option} {file}' for option, file in files.items())}: {text}"
-    return PeError(text)
+def speller(encoding: Encoding, given: Mapping[str, Any]) -> Callable[[str], str]:
+    """How the command line writes a parameter: its option, with the file that was given, or the file alone."""
+
+    def spell(name: str) -> str:
+        own = encoding.parameters.get(name) or encoding.reader.get(name)
+        if own is None or name in ROWS:
+            return option_name(ROWS.get(name, name))
+        typed = given.get(name)
+        if own.source in derive.READ_FROM_FILE:
+            return str(typed)
+        return f"{own.option} {typed}" if own.source is Source.ARRAY and typed else own.option
+
+    return spell
 
 
 def command_words(
@@ -349,8 +344,10 @@ def spelled_shared(name: str, value: Any) -> list[str]:
     return [f"{option}={text}"] if text.startswith("-") else [option, text]
 
 
-def _arguments(encoding: Encoding, given: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = {n: derive.argument(p, given[n], load_array) for n, p in encoding.own.items()}
+def _arguments(encoding: Encoding, given: Mapping[str, Any], filled: Mapping[str, Any]) -> dict[str, Any]:
+    """What the command line gives, where nothing else does."""
+    own = {n: p for n, p in encoding.own.items() if n not in filled}
+    arguments = {n: derive.argument(p, given[n], load_array) for n, p in own.items()}
     for source, reader in READERS.items():
         if source in encoding.sources:
             from pe_cli import structures

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import PurePath
 from typing import Annotated, Any
 
@@ -21,9 +21,9 @@ from pe_cli.models.axes import measures_grid
 from pe_cli.models.extra_tables import FUNCTIONS
 from pe_cli.models.resolve import ALL_LAYERS, resolve_every
 from pe_cli.models.resolved import EVERY_LENGTH
-from pe_cli.numerics.dtypes import FLOATS
+from pe_cli.numerics.dtypes import dtype_name
 from pe_cli.render.console import INDENT, spell
-from pe_cli.tables import JoinedTables, RowTable, Table, WholeTable, as_tensors
+from pe_cli.tables import JoinedTables, RowTable, Table, WholeTable
 
 ENCODING_TABLE = "encoding"
 ROW_ORDERS = ("model", "raster")
@@ -132,8 +132,6 @@ def model_command(**values: Any) -> None:
     naming: options.Naming = options.take(options.Naming, values)
     output: options.Output = options.take(options.Output, values)
     rows: Rows = options.take(Rows, values)
-    if naming.dtype is not None and naming.dtype not in FLOATS:
-        raise no_such("dtype", naming.dtype, FLOATS)
     if which.row_order not in ROW_ORDERS:
         raise no_such("row order", which.row_order, ROW_ORDERS)
     every = resolve_every(
@@ -143,6 +141,8 @@ def model_command(**values: Any) -> None:
         seq_len=which.seq_len,
         truncate=which.truncate,
     )
+    if naming.dtype is not None:
+        naming = replace(naming, dtype=dtype_name(naming.dtype))
     made = {label: _table(resolved, which, rows, naming) for label, resolved in every.items()}
     first = next(iter(every.values()))
     if which.layer_type == ALL_LAYERS:
@@ -244,7 +244,7 @@ def _table_of_cells(
             f"--prefix-rows {rows.prefix_rows}: rows of zeros would wipe these tokens out of a rotary table"
         )
     shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
-    table = RowTable(encoding.name, function, taken, where, None, naming.name, 0, shard)
+    table = RowTable(function, taken, where, None, naming.name, 0, shard)
     if count is not None and where.block(0, 0).ndim == 1:
         table.facts = {**table.facts, "row_order": resolved.order_of_rows(raster=raster)}
     return table
@@ -280,7 +280,7 @@ def _extra_table(
     arguments = dict(known[asked].parameters)
     function = FUNCTIONS[asked]
     if known[asked].by == "layer":
-        return WholeTable(as_tensors(function(**arguments), asked), None, naming.name), arguments
+        return WholeTable(function(**arguments), None, naming.name), arguments
     if rows.positions is None and rows.len is None:
         raise PeError("which rows? Give --len N or --positions SPEC")
     where = (
@@ -288,7 +288,7 @@ def _extra_table(
     )
     shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
     dtype = naming.dtype or "float32"
-    return RowTable(asked, function, arguments, where, dtype, naming.name, rows.prefix_rows, shard), arguments
+    return RowTable(function, arguments, where, dtype, naming.name, rows.prefix_rows, shard), arguments
 
 
 def _model_facts(resolved: Resolved) -> dict[str, Any]:

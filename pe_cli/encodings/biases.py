@@ -17,15 +17,16 @@ from pe_cli.encodings.distances import (
     checked,
     differences,
     over_distances,
+    queries_and_keys,
     refuse,
     require_room,
-    signed,
 )
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.numerics.kernels import geometric, rotation_blocks
 from pe_cli.numerics.randomness import in_turn, uniform_rows
-from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors, require_named
+from pe_cli.signature import Array, Distances, DType, Keys, Queries, encoding
+from pe_cli.tensors import Tensors
 
 Form: TypeAlias = Literal["matrix", "key", "mpt", "slopes"]
 Kernel: TypeAlias = Literal["log", "power"]
@@ -51,6 +52,7 @@ def alibi_slopes(heads: int, *, bias_max: float = 8.0) -> NDArray[np.float64]:
     return np.array(of_power(smaller) + of_power(2 * smaller)[::2][: heads - smaller])
 
 
+@encoding
 def alibi(
     queries: Queries | None = None,
     keys: Keys | None = None,
@@ -60,7 +62,7 @@ def alibi(
     form: Form = "matrix",
     bidirectional: bool = True,
     bias_max: float = 8.0,
-    dtype: DTypeName = "float32",
+    dtype: DType = "float32",
 ) -> NDArray[Any]:
     """ALiBi: a penalty that grows linearly with distance, steeper for some heads than for others.
 
@@ -77,8 +79,8 @@ def alibi(
 
     Parameters
     ----------
-    queries : positions of the queries (q,), of which only form matrix can have others than keys
-    keys : positions of the keys (k,)
+    queries : positions of the queries (q,); only form matrix can have others than keys
+    keys : positions of the keys (k,); those of the queries if not given
     distances : key minus query, any shape, instead of queries and keys
     heads : number of attention heads, any number
     form : how the bias is stored
@@ -86,13 +88,15 @@ def alibi(
     bias_max : exponent of the flattest slope (alibi_bias_max of MPT)
     dtype : element type of the bias
     """
-    require_named(Form, form=form)
     slopes = alibi_slopes(heads, bias_max=bias_max)
     if form != "matrix" and not bidirectional:
-        raise PeError(f"--causal: --form {form} is the same for every query, the causal mask does the rest")
+        raise PeError(
+            f"{parameter('bidirectional')} is for {parameter('form')} matrix: {form} is the same for every query, "
+            "and the causal mask does the rest"
+        )
     if form == "slopes":
         if queries is not None or keys is not None or distances is not None:
-            raise PeError("--form slopes does not depend on positions: leave --len and the like out")
+            raise PeError(f"{parameter('form')} slopes does not depend on positions: give none")
         return round_to(slopes, dtype)
     if form == "matrix":
         return over_distances(
@@ -100,25 +104,33 @@ def alibi(
             differences(queries, keys, distances),
             dtype,
         )
-    if keys is None:
-        raise PeError(f"--form {form} goes by the keys' positions: give --len, not --distances")
-    if queries is not None and not np.array_equal(queries, keys):
-        raise PeError(f"--form {form} is the same for every query: give --len, no --q-len or --positions")
-    where = signed(keys)
+    if distances is not None:
+        raise PeError(
+            f"{parameter('form')} {form} goes by the positions of the keys: give these instead of "
+            f"{parameter('distances')}"
+        )
+    others, where = queries_and_keys(queries, keys)
+    if not np.array_equal(others, where):
+        raise PeError(
+            f"{parameter('form')} {form} is the same for every query: the queries must be those of the keys"
+        )
     shifted = where - where.max() if form == "mpt" else where
     return round_to(slopes[:, None] * shifted, dtype)
 
 
+@encoding
 def kerple(
-    distances: Distances,
+    queries: Queries | None = None,
+    keys: Keys | None = None,
     *,
+    distances: Distances | None = None,
     heads: int,
     kernel: Kernel = "log",
     bias_p: Array | None = None,
     bias_a: Array | None = None,
     bidirectional: bool = True,
     seed: int | None = None,
-    dtype: DTypeName = "float32",
+    dtype: DType = "float32",
 ) -> Tensors:
     """KERPLE: a penalty by a kernel of the distance, with two learned numbers per head.
 
@@ -132,7 +144,9 @@ def kerple(
 
     Parameters
     ----------
-    distances : key position minus query position, any shape
+    queries : positions of the queries (q,)
+    keys : positions of the keys (k,); those of the queries if not given
+    distances : key minus query, any shape, instead of queries and keys
     heads : number of attention heads
     kernel : the kernel's form
     bias_p : learned p, one per head
@@ -141,12 +155,12 @@ def kerple(
     seed : of the initial values, where they are not given (0)
     dtype : element type of the bias
     """
-    require_named(Kernel, kernel=kernel)
+    names = f"{parameter('bias_p')} and {parameter('bias_a')}"
     if (bias_p is None) != (bias_a is None):
-        raise PeError("--bias-p and --bias-a belong together: give both or neither")
+        raise PeError(f"{names} belong together: give both or neither")
     if bias_p is not None and bias_a is not None:
-        refuse("nothing is drawn, --bias-p and --bias-a are given", seed=seed)
-        p, a = _per_head(bias_p, heads, "--bias-p"), _per_head(bias_a, heads, "--bias-a")
+        refuse(f"nothing is drawn where {names} are given", seed=seed)
+        p, a = _per_head(bias_p, heads, "bias_p"), _per_head(bias_a, heads, "bias_a")
     else:
         p, a = in_turn(uniform_rows, [(check_heads(heads),)] * 2, seed or 0)
         p = 2 * p
@@ -158,20 +172,27 @@ def kerple(
         return -used_p * np.log1p(used_a * sizes) if kernel == "log" else -used_a * sizes**used_p
 
     return Tensors(
-        {"bias": over_distances(rule, distances, dtype), "bias_p": used_p[:, 0], "bias_a": used_a[:, 0]},
+        {
+            "bias": over_distances(rule, differences(queries, keys, distances), dtype),
+            "bias_p": used_p[:, 0],
+            "bias_a": used_a[:, 0],
+        },
         facts={"drawn": bias_p is None},
     )
 
 
+@encoding
 def sandwich(
-    distances: Distances,
+    queries: Queries | None = None,
+    keys: Keys | None = None,
     *,
+    distances: Distances | None = None,
     heads: int,
     dim: int = 128,
     first_index: int = 1,
     center: bool = False,
     base: float = 10000.0,
-    dtype: DTypeName = "float32",
+    dtype: DType = "float32",
 ) -> NDArray[Any]:
     """Sandwich: the inner product of two sinusoidal codes, which depends on their distance only.
 
@@ -184,7 +205,9 @@ def sandwich(
 
     Parameters
     ----------
-    distances : key position minus query position, any shape
+    queries : positions of the queries (q,)
+    keys : positions of the keys (k,); those of the queries if not given
+    distances : key minus query, any shape, instead of queries and keys
     heads : number of attention heads
     dim : width of the codes, even: dim/2 terms are summed
     first_index : the sum runs over i = 1..dim/2 (the paper's equation) or, with 0, over 0..dim/2-1 (the
@@ -194,9 +217,9 @@ def sandwich(
     dtype : element type of the bias
     """
     if dim < 2 or dim % 2:
-        raise PeError(f"--dim {dim}: the codes need an even width")
+        raise PeError(f"{parameter('dim')} {dim}: the codes need an even width")
     if first_index not in (0, 1):
-        raise PeError(f"--first-index {first_index}: the sum starts at 0 or 1")
+        raise PeError(f"{parameter('first_index')} {first_index}: the sum starts at 0 or 1")
     ratios = np.arange(1, check_heads(heads) + 1) * 8 / heads
     frequencies = geometric(base, dim, count=dim // 2 + 1)[first_index : first_index + dim // 2]
 
@@ -206,12 +229,13 @@ def sandwich(
             sums[block] = z.real.sum(axis=1)
         return (sums - dim / 2 if center else sums) / ratios[:, None]
 
-    return over_distances(rule, distances, dtype)
+    return over_distances(rule, differences(queries, keys, distances), dtype)
 
 
+@encoding
 def fire(
     queries: Queries,
-    keys: Keys,
+    keys: Keys | None = None,
     *,
     heads: int,
     hidden_weight: Array | None = None,
@@ -224,7 +248,7 @@ def fire(
     width: int | None = None,
     bidirectional: bool = True,
     seed: int | None = None,
-    dtype: DTypeName = "float32",
+    dtype: DType = "float32",
 ) -> Tensors:
     """FIRE: a small network of the distance, relative to how far the query could look back.
 
@@ -241,7 +265,7 @@ def fire(
     Parameters
     ----------
     queries : positions of the queries (q,)
-    keys : positions of the keys (k,)
+    keys : positions of the keys (k,); those of the queries if not given
     heads : number of attention heads
     hidden_weight : weight of the first layer (width, 1)
     hidden_bias : bias of the first layer (width,)
@@ -258,18 +282,18 @@ def fire(
     network = _fire_network(
         check_heads(heads), width, seed, (hidden_weight, hidden_bias, output_weight, output_bias)
     )
-    queries, keys = signed(queries), signed(keys)
-    if threshold == 0 and (queries == 0).any():
-        raise PeError("--threshold 0: the query at position 0 has nothing to be relative to")
+    where, others = queries_and_keys(queries, keys)
+    if threshold == 0 and (where == 0).any():
+        raise PeError(f"{parameter('threshold')} 0: the query at position 0 has nothing to be relative to")
     w1, b1, w2, b2 = network.values()
-    near = np.log1p(np.abs(c * np.maximum(np.abs(queries), abs(threshold)))) + eps
-    shape, stored = (heads, len(queries), len(keys)), numpy_dtype(dtype)
+    near = np.log1p(np.abs(c * np.maximum(np.abs(where), abs(threshold)))) + eps
+    shape, stored = (heads, len(where), len(others)), numpy_dtype(dtype)
     require_room(shape, stored)
     bias = np.empty(shape, stored)
-    step = max(1, BLOCK_VALUES // max(1, len(keys) * len(b1)))
-    for start in range(0, len(queries), step):
+    step = max(1, BLOCK_VALUES // max(1, len(others) * len(b1)))
+    for start in range(0, len(where), step):
         rows = slice(start, start + step)
-        away = queries[rows, None] - keys[None, :]
+        away = where[rows, None] - others[None, :]
         ratio = np.log1p(np.abs(c * away)) / near[rows, None]
         hidden = np.maximum(ratio[..., None] * w1[:, 0] + b1, 0)
         block = np.moveaxis(hidden @ w2.T + b2, -1, 0)
@@ -278,27 +302,26 @@ def fire(
 
 
 def _fire_network(
-    heads: int, width: int | None, seed: int | None, given: tuple[NDArray[Any] | None, ...]
+    heads: int, width: int | None, seed: int | None, given: tuple[Array | None, ...]
 ) -> dict[str, NDArray[np.float64]]:
     names = ("hidden_weight", "hidden_bias", "output_weight", "output_bias")
-    options = [parameter(name) for name in names]
     if all(array is None for array in given):
         width = FIRE_WIDTH if width is None else width
         if width < 1:
-            raise PeError(f"--width {width}: at least one hidden unit is needed")
+            raise PeError(f"{parameter('width')} {width}: at least one hidden unit is needed")
         limits = (1.0, 1.0, width**-0.5, width**-0.5)
         shapes = ((width, 1), (width,), (heads, width), (heads,))
         drawn = in_turn(uniform_rows, shapes, seed or 0)
         return {n: x * (2 * u - 1) for n, x, u in zip(names, limits, drawn, strict=True)}
-    refuse("nothing is drawn, the network is given", width=width, seed=seed)
-    missing = [option for option, array in zip(options, given, strict=True) if array is None]
+    refuse("nothing is drawn where the network is given", width=width, seed=seed)
+    missing = [parameter(name) for name, array in zip(names, given, strict=True) if array is None]
     if missing:
         raise PeError(f"the network needs {', '.join(missing)} too")
-    w1, b1, w2, b2 = (checked(a, o) for a, o in zip(given, options, strict=True) if a is not None)
+    w1, b1, w2, b2 = (checked(a, n) for a, n in zip(given, names, strict=True) if a is not None)
     if w1.size != b1.size or w2.shape != (heads, b1.size) or b2.shape != (heads,):
         raise PeError(
-            f"the network's shapes {w1.shape}, {b1.shape}, {w2.shape}, {b2.shape} do not fit --heads {heads}: "
-            f"expected (w, 1), (w,), ({heads}, w), ({heads},)"
+            f"{', '.join(map(parameter, names))} have shapes {w1.shape}, {b1.shape}, {w2.shape}, {b2.shape}; for "
+            f"{heads} heads (w, 1), (w,), ({heads}, w), ({heads},) are needed"
         )
     return dict(zip(names, (w1.reshape(-1, 1), b1.reshape(-1), w2, b2), strict=True))
 
@@ -309,8 +332,8 @@ def _sizes(distances: NDArray[Any], bidirectional: bool) -> NDArray[Any]:
     return sizes
 
 
-def _per_head(values: NDArray[Any], heads: int, option: str) -> NDArray[np.float64]:
-    flat = checked(values, option).reshape(-1)
+def _per_head(values: Array, heads: int, name: str) -> NDArray[np.float64]:
+    flat = checked(values, name).reshape(-1)
     if len(flat) != heads:
-        raise PeError(f"{option} holds {len(flat)} numbers for --heads {heads}")
+        raise PeError(f"{parameter(name)} holds {len(flat)} numbers for {heads} heads")
     return flat

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 
 _DOUBT = 2.0**-44  # how far a quotient of logarithms in float64 may be off, many times over
 _NEAR = 40  # bits of a root up to which a logarithm in float64 is next to it
@@ -54,11 +54,13 @@ def deberta_buckets(
     """
     middle = position_buckets // 2
     if middle < 2:
-        raise PeError(f"--position-buckets {position_buckets}: logarithmic buckets need at least 4")
+        raise PeError(
+            f"{parameter('position_buckets')} {position_buckets}: logarithmic buckets need at least 4"
+        )
     if max_position - 1 <= middle:
         raise PeError(
-            f"--max-relative-positions {max_position} lies among the {middle} exact distances of "
-            f"--position-buckets {position_buckets}: it must be above {middle + 1}"
+            f"{parameter('max_relative_positions')} {max_position} lies among the {middle} exact distances of "
+            f"{parameter('position_buckets')} {position_buckets}: it must be above {middle + 1}"
         )
     sizes = np.abs(distances)
     found = distances.astype(np.int64)
@@ -106,11 +108,11 @@ def _t5_edges(num_buckets: int, max_distance: int, bidirectional: bool) -> NDArr
     exact = one_side // 2
     if exact < 1:
         least = 4 if bidirectional else 2
-        raise PeError(f"--num-buckets {num_buckets}: at least {least} are needed")
+        raise PeError(f"{parameter('num_buckets')} {num_buckets}: at least {least} are needed")
     if max_distance <= exact:
         raise PeError(
-            f"--max-distance {max_distance} lies among the {exact} exact distances of "
-            f"--num-buckets {num_buckets}: it must be above {exact}"
+            f"{parameter('max_distance')} {max_distance} lies among the {exact} exact distances of "
+            f"{parameter('num_buckets')} {num_buckets}: it must be above {exact}"
         )
     degree = one_side - exact
     logarithmic = (

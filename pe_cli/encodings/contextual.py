@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 
 from pe_cli.encodings.buckets import t5_buckets
 from pe_cli.encodings.distances import checked, head_table, refuse, require_room, sigmoid
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.positions import spell
-from pe_cli.signature import Array, DTypeName, Grid, Tensors, require_named
+from pe_cli.signature import Array, DType, Grid, encoding
+from pe_cli.tensors import Tensors
 
 SideScheme: TypeAlias = Literal["longt5", "etc"]
 
 BLOCK_VALUES = 1 << 18
 
 
+@encoding
 def cope(
     query: Array,
     *,
@@ -31,7 +33,7 @@ def cope(
     logits: Array | None = None,
     table: Array | None = None,
     max_position: int | None = None,
-    dtype: DTypeName = "float32",
+    dtype: DType = "float32",
 ) -> Tensors:
     """CoPE: positions counted by gates, so that they can count words or sentences instead of tokens.
 
@@ -55,21 +57,26 @@ def cope(
     max_position : largest position, where there is no table; the table's last row where there is
     dtype : element type
     """
-    queries = _by_head(query, "--query")
+    queries = _by_head(query, "query")
     heads, length, head_dim = queries.shape
     if (key is None) == (logits is None):
-        raise PeError("the gates need --key or --logits, one of them")
-    keys = _by_head(key, "--key") if key is not None else None
-    scores = _by_head(logits, "--logits") if logits is not None else None
+        raise PeError(f"the gates need {parameter('key')} or {parameter('logits')}, one of them")
+    keys = _by_head(key, "key") if key is not None else None
+    scores = _by_head(logits, "logits") if logits is not None else None
     other, wanted = (keys, queries.shape) if keys is not None else (scores, (heads, length, length))
     if other is not None and other.shape != wanted:
-        raise PeError(f"--query has shape {queries.shape}: expected {wanted} beside it, not {other.shape}")
+        beside = parameter("logits" if keys is None else "key")
+        raise PeError(
+            f"{parameter('query')} has shape {queries.shape}: {beside} must be {wanted}, not {other.shape}"
+        )
     rows = _position_rows(table, head_dim)
     if rows is not None and max_position is not None:
-        raise PeError(f"--max-position {max_position}: the table's {len(rows)} rows already say it")
+        raise PeError(
+            f"{parameter('max_position')} {max_position}: the {len(rows)} rows of {parameter('table')} say it already"
+        )
     farthest = len(rows) - 1 if rows is not None else max_position
     if farthest is not None and farthest < 0:
-        raise PeError(f"--max-position {max_position}: it must be at least 0")
+        raise PeError(f"{parameter('max_position')} {max_position}: it must be at least 0")
     shape, stored = (heads, length, length), numpy_dtype(dtype)
     require_room(shape, stored)
     tensors = {"positions": np.zeros(shape, stored)}
@@ -91,7 +98,8 @@ def cope(
     return Tensors(tensors)
 
 
-def fox(*, log_gates: Array, gate_logits: bool = False, dtype: DTypeName = "float32") -> Tensors:
+@encoding
+def fox(*, log_gates: Array, gate_logits: bool = False, dtype: DType = "float32") -> Tensors:
     """Forgetting gates (FoX): what lies between a key and a query lets the query forget the key.
 
     bias_ij = sum of the logarithms of the forget gates f_t from t = j + 1 to i: (heads, length, length), 0 on
@@ -108,17 +116,15 @@ def fox(*, log_gates: Array, gate_logits: bool = False, dtype: DTypeName = "floa
     gate_logits : the file holds x W + b instead, of which log f is the log-sigmoid
     dtype : element type
     """
-    gates = np.asarray(log_gates)
-    if gates.dtype.kind not in "iufV" or gates.ndim not in (1, 2):
-        raise PeError(f"--log-gates: {gates.dtype} of shape {gates.shape}, expected (heads, length)")
-    gates = np.atleast_2d(gates.astype(np.float64))
-    if np.isnan(gates).any():
-        raise PeError("--log-gates: there is a NaN in it")
+    gates = np.atleast_2d(np.asarray(log_gates).astype(np.float64))
+    if gates.ndim != 2:
+        raise PeError(f"{parameter('log_gates')} has shape {gates.shape}; (heads, length) is needed")
     if gate_logits:
         gates = np.minimum(gates, 0) - np.log1p(np.exp(-np.abs(gates)))
     elif (gates > 0).any():
         raise PeError(
-            f"--log-gates: {gates.max():g} is above 0, a gate is at most 1; --gate-logits takes logits"
+            f"{parameter('log_gates')}: {gates.max():g} is above 0, a gate is at most 1; {parameter('gate_logits')} "
+            "takes logits"
         )
     heads, length = gates.shape
     closed = np.isneginf(gates)
@@ -138,6 +144,7 @@ def fox(*, log_gates: Array, gate_logits: bool = False, dtype: DTypeName = "floa
     return Tensors({"bias": bias})
 
 
+@encoding
 def peg(
     *,
     hidden: Array,
@@ -146,7 +153,7 @@ def peg(
     bias: Array | None = None,
     prefix_tokens: int = 0,
     add: bool = False,
-    dtype: DTypeName = "float32",
+    dtype: DType = "float32",
 ) -> NDArray[Any]:
     """PEG, conditional positions: a depthwise convolution of the tokens laid out on their grid.
 
@@ -168,20 +175,22 @@ def peg(
     add : give x + conv(x) + b, the tokens after the encoding
     dtype : element type
     """
-    kernel = checked(weight, "--weight", dims=4)
-    tokens = checked(_token_rows(np.asarray(hidden), grid, len(kernel)), "--hidden", dims=2)
+    kernel = checked(weight, "weight", dims=4)
+    tokens = checked(_token_rows(np.asarray(hidden), tuple(grid), len(kernel)), "hidden", dims=2)
     channels = tokens.shape[1]
     if len(grid) != 2 or grid[0] * grid[1] + prefix_tokens != len(tokens) or prefix_tokens < 0:
         raise PeError(
-            f"--grid {spell(grid, 'x')} with {prefix_tokens} tokens before it does not make the "
-            f"{len(tokens)} rows of --hidden"
+            f"{parameter('grid')} {spell(grid, 'x')} with {prefix_tokens} tokens before it does not make the "
+            f"{len(tokens)} rows of {parameter('hidden')}"
         )
     side = kernel.shape[-1]
     if kernel.shape != (channels, 1, side, side) or side % 2 == 0:
-        raise PeError(f"--weight of shape {kernel.shape}: expected ({channels}, 1, k, k) with k odd")
-    shift = np.zeros(channels) if bias is None else checked(bias, "--bias", dims=1)
+        raise PeError(
+            f"{parameter('weight')} has shape {kernel.shape}; ({channels}, 1, k, k) with k odd is needed"
+        )
+    shift = np.zeros(channels) if bias is None else checked(bias, "bias", dims=1)
     if len(shift) != channels:
-        raise PeError(f"--bias holds {len(shift)} numbers for {channels} channels")
+        raise PeError(f"{parameter('bias')} holds {len(shift)} numbers for {channels} channels")
     height, width = grid
     field = tokens[prefix_tokens:].reshape(height, width, channels)
     out = np.zeros_like(tokens)
@@ -197,7 +206,7 @@ def peg(
     return round_to(out, dtype)
 
 
-def _token_rows(hidden: NDArray[Any], grid: Grid, channels: int) -> NDArray[Any]:
+def _token_rows(hidden: NDArray[Any], grid: tuple[int, ...], channels: int) -> NDArray[Any]:
     """Tokens (rows, channels) of one image, whichever way a model has them."""
     if hidden.ndim == 2:
         return hidden
@@ -213,11 +222,13 @@ def _token_rows(hidden: NDArray[Any], grid: Grid, channels: int) -> NDArray[Any]
     if hidden.shape[-3:] == (*grid, channels):
         remedy = f"; channels come last here: x.reshape(-1, {channels})"
     raise PeError(
-        f"--hidden of shape {hidden.shape}: expected ({count}, {channels}), (1, {count}, {channels}), "
-        f"({channels}, {sides}) or (1, {channels}, {sides}), for --weight and --grid{remedy}"
+        f"{parameter('hidden')} has shape {hidden.shape}; ({count}, {channels}), (1, {count}, {channels}), "
+        f"({channels}, {sides}) or (1, {channels}, {sides}) are needed for {parameter('weight')} and "
+        f"{parameter('grid')}{remedy}"
     )
 
 
+@encoding
 def global_tokens(
     length: int,
     *,
@@ -228,7 +239,7 @@ def global_tokens(
     bidirectional: bool = True,
     table: Array | None = None,
     heads_first: bool = False,
-    dtype: DTypeName | None = None,
+    dtype: DType | None = None,
 ) -> Tensors:
     """Side positions of global tokens: which relative position a token and each block summary have.
 
@@ -252,25 +263,28 @@ def global_tokens(
     max_distance : longt5: distance, in blocks, from which all share the last bucket; etc: M, the clipping distance
     bidirectional : longt5: buckets for both directions (the encoder), or only to the left
     table : longt5: global_relative_attention_bias.weight (num_buckets, heads) or transposed
-    heads_first : the table is (heads, num_buckets), where its two sides are equal and it cannot be seen
+    heads_first : the table is (heads, num_buckets); needed only where both are the same number
     dtype : element type of the bias (float32)
     """
-    require_named(SideScheme, scheme=scheme)
     if length < 1 or block < 1:
-        raise PeError(f"--len {length}, --block {block}: both must be at least 1")
+        raise PeError(
+            f"{parameter('length')} {length}, {parameter('block')} {block}: both must be at least 1"
+        )
     require_room((length,), np.int64)
     blocks = np.arange(length) // block
     if scheme == "etc":
-        longt5 = "it belongs to --scheme longt5"
-        refuse(longt5, num_buckets=num_buckets, causal=not bidirectional)
+        longt5 = f"only {parameter('scheme')} longt5 has it"
+        refuse(longt5, num_buckets=num_buckets, bidirectional=not bidirectional)
         refuse(longt5, table=table is not None, heads_first=heads_first, dtype=dtype)
         return _etc_side_ids(blocks, max_distance)
     if table is None:
-        refuse("buckets are whole numbers, only a --table has it", dtype=dtype, heads_first=heads_first)
+        refuse(f"without {parameter('table')} these are whole numbers", dtype=dtype, heads_first=heads_first)
     buckets_in_all = 32 if num_buckets is None else num_buckets
     globals_ = length // block
     if not globals_:
-        raise PeError(f"--len {length} is shorter than one --block {block}: there is no global token")
+        raise PeError(
+            f"{parameter('length')} {length} is shorter than one {parameter('block')} {block}: there is no global token"
+        )
     blocks = np.minimum(blocks, globals_ - 1)
     require_room((2, length, globals_), np.int64)
     side = np.arange(globals_) - blocks[:, None]
@@ -279,14 +293,14 @@ def global_tokens(
     )
     tensors = {"block_ids": blocks, "side_positions": side, "side_buckets": buckets}
     if table is not None:
-        learned = head_table(table, buckets_in_all, rows_are="the --num-buckets", heads_first=heads_first)
+        learned = head_table(table, buckets_in_all, rows_are="the number of buckets", heads_first=heads_first)
         tensors["bias"] = np.take(round_to(learned, dtype or "float32"), buckets, axis=1)
     return Tensors(tensors)
 
 
 def _etc_side_ids(blocks: NDArray[np.int64], max_distance: int) -> Tensors:
     if max_distance < 1:
-        raise PeError(f"--max-distance {max_distance}: it must be at least 1")
+        raise PeError(f"{parameter('max_distance')} {max_distance}: it must be at least 1")
     globals_ = np.arange(blocks[-1] + 1)
     require_room((2, len(blocks), len(globals_)), np.int64)
     between = globals_ - globals_[:, None]
@@ -314,24 +328,22 @@ def _causal_blocks(length: int) -> Iterator[tuple[slice, slice, NDArray[np.bool_
         yield slice(start, stop), slice(0, stop), np.tri(stop - start, stop, start, dtype=bool)
 
 
-def _by_head(array: NDArray[Any], option: str) -> NDArray[np.float64]:
-    array = np.asarray(array)
-    if array.ndim == 2:
-        array = array[None]
-    return checked(array, option, dims=3)
+def _by_head(array: Array, name: str) -> NDArray[np.float64]:
+    by_head = np.asarray(array)
+    return checked(by_head[None] if by_head.ndim == 2 else by_head, name, dims=3)
 
 
-def _position_rows(table: NDArray[Any] | None, head_dim: int) -> NDArray[np.float64] | None:
+def _position_rows(table: Array | None, head_dim: int) -> NDArray[np.float64] | None:
     """(P, head_dim)."""
     if table is None:
         return None
-    rows = checked(table, "--table")
+    rows = checked(table, "table")
     if rows.ndim == 3 and len(rows) == 1:
         rows = rows[0].T
     if rows.ndim != 2 or rows.shape[1] != head_dim or not len(rows):
         raise PeError(
-            f"--table of shape {np.shape(table)}: expected (P, {head_dim}) or (1, {head_dim}, P) "
-            f"beside queries of width {head_dim}"
+            f"{parameter('table')} has shape {np.shape(table)}; (P, {head_dim}) or (1, {head_dim}, P) is needed for "
+            f"queries of width {head_dim}"
         )
     return rows
 

@@ -7,18 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from pe_cli.errors import PeError, no_such, parameter
+from pe_cli.errors import PeError, parameter
 from pe_cli.memory import require_memory
-from pe_cli.numerics.dtypes import round_to
-from pe_cli.signature import Choice
+from pe_cli.numerics.dtypes import ElementType, round_to
+from pe_cli.signature import Array, Distances, Keys, Queries
 
 WORKING = 2  # a table of pairs takes at most about twice its size while it is made
 
 
 def over_distances(
-    rule: Callable[[NDArray[np.int64]], NDArray[Any]], distances: NDArray[Any], dtype: str | None = None
+    rule: Callable[[NDArray[np.int64]], NDArray[Any]],
+    distances: NDArray[np.int64],
+    dtype: ElementType | None = None,
 ) -> NDArray[Any]:
     """`rule`: (n,) distances -> (..., n), applied to `distances` of any shape -> (..., *shape).
 
@@ -26,10 +28,6 @@ def over_distances(
     values are rounded to `dtype`, and the matrix is gathered from them, so that nothing of the size of
     the output is built beside it.
     """
-    distances = np.asarray(distances)
-    if distances.dtype.kind not in "iu":
-        raise PeError(f"distances are whole numbers, not {distances.dtype}")
-    distances = distances.astype(np.int64, copy=False)  # rules change signs, which unsigned numbers have not
     if distances.size:
         low, high = int(distances.min()), int(distances.max())
         period = high - low + 1
@@ -45,22 +43,32 @@ def over_distances(
 
 
 def differences(
-    queries: NDArray[Any] | None, keys: NDArray[Any] | None, distances: NDArray[Any] | None
-) -> NDArray[Any]:
-    """Key minus query, (q, k), or the distances given instead."""
-    if queries is not None and keys is not None:
-        require_room((len(queries), len(keys)), np.int64)
-        pairs: NDArray[Any] = signed(keys)[None, :] - signed(queries)[:, None]
-        return pairs
-    if distances is None:
-        raise PeError("which pairs? Give --len N, or --q-len and --k-len, or --distances A:B")
-    return distances
+    queries: Queries | None, keys: Keys | None, distances: Distances | None = None
+) -> NDArray[np.int64]:
+    """Key minus query, (q, k), or the distances given instead; without keys, those of the queries among themselves."""
+    if distances is not None:
+        if queries is not None or keys is not None:
+            raise PeError(
+                f"{parameter('distances')} say which pairs: leave {parameter('queries')} and {parameter('keys')} out"
+            )
+        return np.asarray(distances)
+    where, others = queries_and_keys(queries, keys)
+    require_room((len(where), len(others)), np.int64)
+    pairs: NDArray[np.int64] = others[None, :] - where[:, None]
+    return pairs
 
 
-def signed(positions: ArrayLike) -> NDArray[Any]:
-    """Positions as an array of which differences can be taken."""
-    where = np.asarray(positions)
-    return where.astype(np.int64) if where.dtype.kind == "u" else where
+def queries_and_keys(
+    queries: Queries | None, keys: Keys | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The positions of queries and keys; without keys they are those of the queries."""
+    if queries is None:
+        instead = f", or {parameter('distances')}" if keys is None else ""
+        raise PeError(
+            f"which pairs? Give {parameter('queries')}, with {parameter('keys')} if they differ{instead}"
+        )
+    where = np.asarray(queries)
+    return where, where if keys is None else np.asarray(keys)
 
 
 def require_room(shape: tuple[int, ...], dtype: DTypeLike) -> None:
@@ -73,17 +81,9 @@ def require_room(shape: tuple[int, ...], dtype: DTypeLike) -> None:
     )
 
 
-def canonical(kind: str, name: str, choice: Choice) -> str:
-    """The name that `name` is an alias of, or `name`; an error where it is neither."""
-    found = (choice.aliases or {}).get(name, name)
-    if found not in choice.names:
-        raise no_such(kind, name, [*choice.names, *(choice.aliases or ())])
-    return found
-
-
 def check_heads(heads: int) -> int:
     if heads < 1:
-        raise PeError(f"--heads {heads}: at least one head is needed")
+        raise PeError(f"{parameter('heads')} {heads}: at least one head is needed")
     return heads
 
 
@@ -95,28 +95,28 @@ def refuse(why: str, **given: Any) -> None:
 
 
 def head_table(
-    table: NDArray[Any], rows: int, *, rows_are: str, heads_first: bool = False, option: str = "--table"
+    table: Array, rows: int, *, rows_are: str, heads_first: bool = False, name: str = "table"
 ) -> NDArray[np.float64]:
     """A learned table as (heads, rows), whether it is stored as (rows, heads) or (heads, rows).
 
     Where both sides are equal it is read as (rows, heads), or as (heads, rows) with `heads_first`.
     """
-    table = checked(table, option, dims=2)
-    if rows not in (table.shape[1:] if heads_first else table.shape):
-        raise PeError(f"{option} of shape {table.shape}: one side must be {rows}, {rows_are}")
-    return table if heads_first or table.shape[0] != rows else table.T
+    learned = checked(table, name, dims=2)
+    if rows not in (learned.shape[1:] if heads_first else learned.shape):
+        raise PeError(
+            f"{parameter(name)} has shape {learned.shape}: one of its axes must be {rows}, {rows_are}"
+        )
+    return learned if heads_first or learned.shape[0] != rows else learned.T
 
 
-def checked(array: NDArray[Any], option: str, *, dims: int | None = None) -> NDArray[np.float64]:
-    """`array` in float64 after a look at its type, its number of axes and its values."""
-    array = np.asarray(array)
-    if array.dtype.kind in "OSUMmbc" or array.dtype.names or (dims is not None and array.ndim != dims):
-        wanted = "numbers" if dims is None else f"numbers on {dims} axes"
-        raise PeError(f"{option}: {array.dtype} of shape {array.shape}, expected {wanted}")
-    values = array.astype(np.float64)
+def checked(array: Array, name: str, *, dims: int | None = None) -> NDArray[np.float64]:
+    """The values of parameter `name` in float64, after a look at their number of axes and at infinities."""
+    values = np.asarray(array).astype(np.float64)
+    if dims is not None and values.ndim != dims:
+        raise PeError(f"{parameter(name)} has shape {values.shape}; numbers on {dims} axes are needed")
     if not np.isfinite(values).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise PeError(f"{option}: the value at {where} is {values[where]}")
+        raise PeError(f"{parameter(name)}: the value at {where} is {values[where]}")
     return values
 
 
@@ -134,5 +134,5 @@ def _near_zero(distances: NDArray[Any], period: int) -> NDArray[Any]:
     return shifted
 
 
-def _rounded(values: NDArray[Any], dtype: str | None) -> NDArray[Any]:
+def _rounded(values: NDArray[Any], dtype: ElementType | None) -> NDArray[Any]:
     return values if dtype is None else round_to(values, dtype)

@@ -11,12 +11,14 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, no_such, parameter
+from pe_cli.encodings.distances import checked
+from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.kernels import as_decimal, rotations
 from pe_cli.numerics.phases import PRECISE, TWO_PI
 from pe_cli.numerics.randomness import normal_rows
 from pe_cli.positions import cells
-from pe_cli.signature import Array, Choice, Grid, Ints, Positions, Tensors, default_positions
+from pe_cli.signature import Array, Choice, Grid, Ints, Positions, default_positions, encoding
+from pe_cli.tensors import Tensors
 
 STYLES = ("nerf", "perceiver", "gaussian")
 OWN_OPTIONS = {
@@ -36,6 +38,7 @@ def _even_coordinates(length: int, **parameters: Any) -> NDArray[np.float64]:
     return np.linspace(-1, 1, length) if length > 1 else np.zeros(length)
 
 
+@encoding
 @default_positions(_even_coordinates)
 def fourier(
     positions: Positions,
@@ -67,6 +70,7 @@ def fourier(
 
     Parameters
     ----------
+    positions : coordinates (n,) or (n, axes); an int n stands for 0..n-1
     style : convention of the features
     num_bands : number of frequencies
     include_input : put the coordinates in front (nerf, perceiver; the default)
@@ -82,8 +86,6 @@ def fourier(
     Source: Mildenhall et al. 2020, "NeRF", eq. 4; Jaegle et al. 2021, "Perceiver", section 3.2; Tancik et al.
     2020, "Fourier Features Let Networks Learn High Frequency Functions", eq. 4 and section 6.1.
     """
-    if style not in STYLES:
-        raise no_such("style", style, STYLES)
     given: Mapping[str, Any] = {
         "include_input": include_input,
         "pi": pi,
@@ -97,16 +99,18 @@ def fourier(
     for option, value in given.items():
         if value is not None and style not in OWN_OPTIONS[option]:
             raise PeError(
-                f"{parameter(option)} is for style {' and '.join(OWN_OPTIONS[option])}, not for {style}"
+                f"{parameter(option)} is for {parameter('style')} {' and '.join(OWN_OPTIONS[option])}, not for {style}"
             )
     coordinates = _coordinates(positions, grid)
     if matrix is None:
         if num_bands is None:
-            raise PeError("num_bands is missing: say how many frequencies")
+            raise PeError(f"{parameter('num_bands')} is missing: say how many frequencies")
         if num_bands < 1:
-            raise PeError(f"num_bands {num_bands} is not positive")
+            raise PeError(f"{parameter('num_bands')} {num_bands} is not positive")
     elif num_bands is not None:
-        raise PeError("matrix has its own number of bands: leave num_bands out")
+        raise PeError(
+            f"{parameter('matrix')} has its own number of bands: leave {parameter('num_bands')} out"
+        )
     if style == "gaussian":
         axes = coordinates.shape[1]
         b = (
@@ -115,7 +119,9 @@ def fourier(
             else _given_matrix(matrix, axes)
         )
         if matrix is not None and (scale is not None or seed is not None):
-            raise PeError("matrix is given: leave scale and seed out")
+            raise PeError(
+                f"{parameter('matrix')} is given: leave {parameter('scale')} and {parameter('seed')} out"
+            )
         return Tensors({"fourier": _gaussian(coordinates, b, bool(sin_first)), "matrix": b})
     assert num_bands is not None
     if style == "nerf":
@@ -125,12 +131,12 @@ def fourier(
     return features if include_input is False else np.concatenate([coordinates, features], axis=1)
 
 
-def _coordinates(positions: NDArray[Any], grid: tuple[int, ...] | None) -> NDArray[np.float64]:
+def _coordinates(positions: Positions, grid: Grid | None) -> NDArray[np.float64]:
     """(n, axes) coordinates."""
     if grid is None:
         coordinates = np.asarray(positions, np.float64)
         return coordinates if coordinates.ndim == 2 else coordinates[:, None]
-    where = cells(positions, grid)
+    where = cells(positions, tuple(grid))
     return np.stack([_even_coordinates(side)[cell] for side, cell in zip(grid, where, strict=True)], axis=1)
 
 
@@ -143,12 +149,14 @@ def _nerf(x: NDArray[np.float64], bands: int, pi: bool, log_sampling: bool) -> N
     return features.reshape(n, 2 * axes * bands)
 
 
-def _perceiver(x: NDArray[np.float64], bands: int, resolution: tuple[int, ...] | None) -> NDArray[np.float64]:
+def _perceiver(x: NDArray[np.float64], bands: int, resolution: Ints | None) -> NDArray[np.float64]:
     n, axes = x.shape
     if resolution is None:
-        raise PeError("max_resolution is missing: say how many cells an axis has")
+        raise PeError(f"{parameter('max_resolution')} is missing: say how many cells an axis has")
     if len(resolution) != axes:
-        raise PeError(f"max_resolution has {len(resolution)} numbers, the positions have {axes} axes")
+        raise PeError(
+            f"{parameter('max_resolution')} has {len(resolution)} numbers, the positions have {axes} axes"
+        )
     features = np.empty((n, 2, axes, bands))
     for axis, size in enumerate(resolution):
         z = rotations(x[:, axis], _even_bands(bands, Decimal(size) / 2, pi=True), relative=True)
@@ -191,16 +199,14 @@ def _times_pi(frequency: Decimal) -> Decimal:
 def _random_matrix(axes: int, bands: int, scale: float | None, seed: int | None) -> NDArray[np.float64]:
     width = 1.0 if scale is None else scale
     if not (width > 0 and math.isfinite(width)):
-        raise PeError(f"scale {width:g} is not a positive number")
+        raise PeError(f"{parameter('scale')} {width:g} is not a positive number")
     return normal_rows(np.arange(axes), bands, seed or 0) * width
 
 
-def _given_matrix(matrix: NDArray[Any], axes: int) -> NDArray[np.float64]:
-    if matrix.ndim != 2 or matrix.shape[0] != axes or not matrix.shape[1]:
+def _given_matrix(matrix: Array, axes: int) -> NDArray[np.float64]:
+    b = checked(matrix, "matrix", dims=2)
+    if b.shape[0] != axes or not b.shape[1]:
         raise PeError(
-            f"matrix has shape {matrix.shape}; ({axes}, bands) is needed for positions of {axes} axes"
+            f"{parameter('matrix')} has shape {b.shape}; ({axes}, bands) is needed for positions of {axes} axes"
         )
-    b = matrix.astype(np.float64)
-    if not np.isfinite(b).all():
-        raise PeError("matrix holds a NaN or infinite number")
     return b

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.sinusoidal import sinusoidal
-from pe_cli.errors import PeError, no_such, parameter
+from pe_cli.errors import PeError, parameter
 from pe_cli.numerics import randomness
-from pe_cli.signature import Choice, Positions
+from pe_cli.signature import Choice, Positions, encoding
 
 DEFAULT_STD = 0.02
 DEFAULT_CUT = 2.0
@@ -40,6 +40,7 @@ FIXED: dict[str, Callable[[Rows, int], NDArray[Any]]] = {
 }
 
 
+@encoding
 def learned(
     positions: Positions,
     dim: int,
@@ -57,6 +58,7 @@ def learned(
 
     Parameters
     ----------
+    positions : (n,) whole numbers from 0; an int n stands for 0..n-1
     dim : width of a row
     init : normal, truncated-normal, uniform (as wide as --std says), zeros, or sinusoidal (style paper)
     std : standard deviation (0.02 if not given, as in BERT, GPT-2 and ViT); of a truncated normal, before the cut
@@ -66,30 +68,32 @@ def learned(
     Source: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning"; Devlin et al. 2018, "BERT".
     """
     if dim < 1:
-        raise PeError(f"dim {dim} is not a positive width")
+        raise PeError(f"{parameter('dim')} {dim} is not a positive width")
     rows = np.asarray(positions)
     if rows.dtype.kind not in "iu":
-        raise PeError("a learned table has whole positions only")
+        raise PeError(f"{parameter('positions')}: a learned table has whole positions only")
     if rows.ndim != 1:
-        raise PeError(f"a learned table has positions of one axis, not of {rows.shape[-1]}")
+        raise PeError(
+            f"{parameter('positions')}: a learned table has positions of one axis, not of {rows.shape[-1]}"
+        )
     if len(rows) and int(rows.min()) < 0:
-        raise PeError(f"a learned table has no position {int(rows.min())}: it starts at 0")
+        raise PeError(
+            f"{parameter('positions')}: a learned table has no position {int(rows.min())}, it starts at 0"
+        )
     _refuse(init, "cut", cut, ("truncated-normal",))
     _refuse(init, "std", std, DRAWS)
     _refuse(init, "seed", seed, DRAWS)
     if init in FIXED:
         return FIXED[init](rows, dim)
-    if init not in DRAWS:
-        raise no_such("init", init, (*DRAWS, *FIXED))
     width = DEFAULT_STD if std is None else std
     if not 0 <= width <= randomness.LARGEST_STD:
-        raise PeError(f"std {width:g} is not a standard deviation")
+        raise PeError(f"{parameter('std')} {width:g} is not a standard deviation")
     end = DEFAULT_CUT if cut is None else cut
     if not end > 0:
-        raise PeError(f"cut {end:g} is not a positive number of standard deviations")
+        raise PeError(f"{parameter('cut')} {end:g} is not a positive number of standard deviations")
     return DRAWS[init](rows.astype(np.int64), dim, seed or 0, end) * width
 
 
 def _refuse(init: str, option: str, value: float | None, users: Any) -> None:
     if value is not None and init not in users:
-        raise PeError(f"{parameter(option)} is for init {', '.join(users)}, not for {init}")
+        raise PeError(f"{parameter(option)} is for {parameter('init')} {', '.join(users)}, not for {init}")

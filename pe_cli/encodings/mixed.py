@@ -14,17 +14,19 @@ from pe_cli.encodings.distances import (
     differences,
     head_table,
     over_distances,
+    queries_and_keys,
     refuse,
     require_room,
-    signed,
 )
-from pe_cli.errors import PeError
-from pe_cli.numerics.dtypes import numpy_dtype, round_to
-from pe_cli.signature import Array, Distances, DTypeName, Keys, Queries, Tensors, require_named
+from pe_cli.errors import PeError, parameter
+from pe_cli.numerics.dtypes import ElementType, numpy_dtype, round_to
+from pe_cli.signature import Array, Distances, DType, Keys, Queries, encoding
+from pe_cli.tensors import Tensors
 
 Convention: TypeAlias = Literal["transformers", "original"]
 
 
+@encoding
 def deberta(
     queries: Queries | None = None,
     keys: Keys | None = None,
@@ -34,7 +36,7 @@ def deberta(
     max_relative_positions: int = 512,
     convention: Convention = "transformers",
     table: Array | None = None,
-    dtype: DTypeName | None = None,
+    dtype: DType | None = None,
 ) -> Tensors:
     """DeBERTa's logarithmic buckets, the index of its relative table, and the absolute part of its decoder.
 
@@ -53,7 +55,7 @@ def deberta(
     Parameters
     ----------
     queries : positions of the queries (q,)
-    keys : positions of the keys (k,)
+    keys : positions of the keys (k,); those of the queries if not given
     distances : query minus key, any shape, instead of queries and keys
     position_buckets : S, rows to each side; 0 or less: no buckets, one row per distance (v1)
     max_relative_positions : distance at which the last bucket is reached; S where there are no buckets
@@ -62,19 +64,14 @@ def deberta(
     table : learned absolute positions (positions, dim)
     dtype : element type of the absolute part (float32)
     """
-    require_named(Convention, convention=convention)
     if max_relative_positions < 1:
         raise PeError(
-            f"--max-relative-positions {max_relative_positions}: it must be at least 1; where a model says -1, "
+            f"{parameter('max_relative_positions')} {max_relative_positions}: it must be at least 1; where a model says -1, "
             "it is the model's max_position_embeddings"
         )
-    if queries is not None and keys is not None:
-        minus_key = differences(queries, keys, None)
+    minus_key = differences(queries, keys, distances)
+    if distances is None:
         np.negative(minus_key, out=minus_key)
-    elif distances is not None:
-        minus_key = distances
-    else:
-        raise PeError("which pairs? Give --len N, or --q-len and --k-len, or --distances A:B")
     span = position_buckets if position_buckets > 0 else max_relative_positions
     farthest = max_relative_positions - 1
 
@@ -91,18 +88,19 @@ def deberta(
         "relative_index": over_distances(lambda r: np.clip(bucket(r) + span, 0, 2 * span - 1), minus_key),
     }
     if table is None:
-        refuse("buckets are whole numbers, only a --table has it", dtype=dtype)
+        refuse(f"without {parameter('table')} these are whole numbers", dtype=dtype)
     else:
         if queries is None:
-            raise PeError("--table: absolute positions need --len or --q-len, a list of distances has none")
-        rows = _rows(checked(table, "--table", dims=2), queries, "--table")
+            raise PeError(f"{parameter('table')} needs positions, which {parameter('distances')} have not")
+        rows = _rows(checked(table, "table", dims=2), np.asarray(queries))
         tensors["absolute"] = round_to(rows, dtype or "float32")
     return Tensors(tensors)
 
 
+@encoding
 def tupe(
     queries: Queries,
-    keys: Keys,
+    keys: Keys | None = None,
     *,
     heads: int | None = None,
     table: Array | None = None,
@@ -117,7 +115,7 @@ def tupe(
     max_distance: int = 128,
     untie_cls: bool = True,
     heads_first: bool = False,
-    dtype: DTypeName | None = None,
+    dtype: DType | None = None,
 ) -> Tensors:
     """TUPE: position-to-position correlation, kept apart from the words, beside T5's relative buckets.
 
@@ -136,7 +134,7 @@ def tupe(
     Parameters
     ----------
     queries : positions of the queries (q,), the class token is at 0
-    keys : positions of the keys (k,)
+    keys : positions of the keys (k,); those of the queries if not given
     heads : number of attention heads, for the absolute part
     table : learned positions (rows, dim), one row more than positions where the class token is untied
     query_weight : U_Q (dim, dim) as torch stores it, (out, in)
@@ -149,30 +147,30 @@ def tupe(
     num_buckets : buckets of the relative part, without the class token's
     max_distance : distance from which all share the last bucket
     untie_cls : treat the class token apart
-    heads_first : the relative table is (heads, rows), where its two sides are equal and it cannot be seen
+    heads_first : the relative table is (heads, rows); needed only where both are the same number
     dtype : element type of the biases (float32)
     """
-    queries, keys = signed(queries), signed(keys)
+    where, others = queries_and_keys(queries, keys)
     if num_buckets % 2:
-        raise PeError(f"--num-buckets {num_buckets}: both directions need an even number")
+        raise PeError(f"{parameter('num_buckets')} {num_buckets}: both directions need an even number")
     index = over_distances(
         lambda d: t5_buckets(d, num_buckets=num_buckets, max_distance=max_distance),
-        differences(queries, keys, None),
+        differences(where, others),
     )
     if untie_cls:
-        index[:, keys == 0] = num_buckets
-        index[queries == 0, :] = num_buckets // 2
+        index[:, others == 0] = num_buckets
+        index[where == 0, :] = num_buckets // 2
     tensors = {"relative_index": index}
     stored = dtype or "float32"
-    absolute = {"table": table, "query-weight": query_weight, "key-weight": key_weight}
+    absolute = {"table": table, "query_weight": query_weight, "key_weight": key_weight}
     extras = (query_bias, key_bias, norm_weight, norm_bias)
     has_absolute = any(part is not None for part in (*absolute.values(), *extras))
     if not has_absolute:
-        refuse("only the absolute part has heads to split: give its --table", heads=heads)
+        refuse(f"only the absolute part has heads to split: give its {parameter('table')}", heads=heads)
     if relative_table is None:
-        refuse("it is about a --relative-table", heads_first=heads_first)
+        refuse(f"there is no {parameter('relative_table')}", heads_first=heads_first)
         if not has_absolute:
-            refuse("an index is whole numbers, only a table has it", dtype=dtype)
+            refuse("without a table these are whole numbers", dtype=dtype)
     else:
         rows = num_buckets + untie_cls
         learned = head_table(
@@ -180,22 +178,22 @@ def tupe(
             rows,
             rows_are="the relative rows",
             heads_first=heads_first,
-            option="--relative-table",
+            name="relative_table",
         )
         tensors["relative_bias"] = np.take(round_to(learned, stored), index, axis=1)
     if has_absolute:
-        missing = [f"--{name}" for name, part in absolute.items() if part is None]
+        missing = [parameter(name) for name, part in absolute.items() if part is None]
         if missing or heads is None:
-            raise PeError(f"the absolute part needs {', '.join(missing or ['--heads'])} too")
+            raise PeError(f"the absolute part needs {', '.join(missing or [parameter('heads')])} too")
         assert table is not None
         assert query_weight is not None
         assert key_weight is not None
-        normed = _layer_norm(checked(table, "--table", dims=2), norm_weight, norm_bias)
+        normed = _layer_norm(checked(table, "table", dims=2), norm_weight, norm_bias)
         tensors["absolute_bias"] = _correlation(
-            _projected(normed, query_weight, query_bias, heads, "--query-weight"),
-            _projected(normed, key_weight, key_bias, heads, "--key-weight"),
-            queries,
-            keys,
+            _projected(normed, query_weight, query_bias, heads, "query"),
+            _projected(normed, key_weight, key_bias, heads, "key"),
+            where,
+            others,
             untie_cls,
             stored,
         )
@@ -208,7 +206,7 @@ def _correlation(
     queries: NDArray[Any],
     keys: NDArray[Any],
     untie_cls: bool,
-    dtype: str,
+    dtype: ElementType,
 ) -> NDArray[Any]:
     """(heads, q, k) products of (heads, rows, head_dim), with the class token's two numbers put in."""
     heads, rows, head_dim = query_rows.shape
@@ -217,7 +215,7 @@ def _correlation(
     for positions in (queries, keys):
         if len(positions) and (positions.min() < 0 or positions.max() + first >= rows):
             raise PeError(
-                f"--table has rows for positions 0 to {rows - 1 - first}, not {int(positions.max())}"
+                f"{parameter('table')} has rows for positions 0 to {rows - 1 - first}, not {int(positions.max())}"
             )
     shape, stored = (heads, len(queries), len(keys)), numpy_dtype(dtype)
     require_room(shape, stored)
@@ -232,43 +230,45 @@ def _correlation(
 
 
 def _projected(
-    rows: NDArray[np.float64], weight: NDArray[Any], bias: NDArray[Any] | None, heads: int, option: str
+    rows: NDArray[np.float64], weight: Array, bias: Array | None, heads: int, side: str
 ) -> NDArray[np.float64]:
     """(heads, rows, head_dim)."""
-    matrix = checked(weight, option, dims=2)
+    matrix = checked(weight, f"{side}_weight", dims=2)
     if matrix.shape[1] != rows.shape[1]:
-        raise PeError(f"{option} of shape {matrix.shape} does not fit a table of width {rows.shape[1]}")
+        raise PeError(
+            f"{parameter(f'{side}_weight')} of shape {matrix.shape} does not fit a table of width {rows.shape[1]}"
+        )
     width = len(matrix)
     if width % check_heads(heads):
-        raise PeError(f"--heads {heads} does not divide the width {width}")
-    shift = _vector(bias, width, option.replace("weight", "bias"))
+        raise PeError(f"{parameter('heads')} {heads} does not divide the width {width}")
+    shift = _vector(bias, width, f"{side}_bias")
     projected = rows @ matrix.T + (0.0 if shift is None else shift)
     by_head: NDArray[np.float64] = projected.reshape(len(rows), heads, -1).transpose(1, 0, 2)
     return by_head
 
 
-def _layer_norm(
-    rows: NDArray[np.float64], weight: NDArray[Any] | None, bias: NDArray[Any] | None
-) -> NDArray[np.float64]:
+def _layer_norm(rows: NDArray[np.float64], weight: Array | None, bias: Array | None) -> NDArray[np.float64]:
     width = rows.shape[1]
-    scale, shift = _vector(weight, width, "--norm-weight"), _vector(bias, width, "--norm-bias")
+    scale, shift = _vector(weight, width, "norm_weight"), _vector(bias, width, "norm_bias")
     centred = rows - rows.mean(axis=1, keepdims=True)
     normed: NDArray[np.float64] = centred / np.sqrt(np.mean(centred**2, axis=1, keepdims=True) + 1e-5)
     return normed * (1.0 if scale is None else scale) + (0.0 if shift is None else shift)
 
 
-def _vector(values: NDArray[Any] | None, width: int, option: str) -> NDArray[np.float64] | None:
+def _vector(values: Array | None, width: int, name: str) -> NDArray[np.float64] | None:
     if values is None:
         return None
-    vector = checked(values, option, dims=1)
+    vector = checked(values, name, dims=1)
     if len(vector) != width:
-        raise PeError(f"{option} holds {len(vector)} numbers for a width of {width}")
+        raise PeError(f"{parameter(name)} holds {len(vector)} numbers for a width of {width}")
     return vector
 
 
-def _rows(table: NDArray[np.float64], positions: NDArray[Any], option: str) -> NDArray[np.float64]:
+def _rows(table: NDArray[np.float64], positions: NDArray[Any]) -> NDArray[np.float64]:
     outside = (positions < 0) | (positions >= len(table))
     if outside.any():
-        raise PeError(f"{option} has rows 0 to {len(table) - 1}, there is none for {positions[outside][0]}")
+        raise PeError(
+            f"{parameter('table')} has rows 0 to {len(table) - 1}, there is none for {positions[outside][0]}"
+        )
     rows: NDArray[np.float64] = table[positions]
     return rows

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.distances import require_room
-from pe_cli.errors import PeError, no_such, parameter
+from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.randomness import distinct_integers, uniform_rows
 from pe_cli.positions import LIMIT, parse_grid, spell
-from pe_cli.signature import Choice, Ints, Mask, Tensors, require_named
+from pe_cli.signature import Choice, Ints, Mask, encoding
+from pe_cli.tensors import Tensors
 
 Fill: TypeAlias = Literal["left", "nearest", "none"]
 After: TypeAlias = Literal["grid", "largest"]
@@ -32,10 +33,7 @@ PADDED = 1  # what transformers 4 and Qwen2.5-Omni number tokens that nothing at
 
 def apply_scheme(scheme: str, options: Mapping[str, Any]) -> Tensors:
     """The tensors of `scheme`; PeError where an option is missing, not used, or does not fit."""
-    name = ALIASES.get(scheme, scheme)
-    if name not in SCHEMES:
-        raise no_such("scheme", scheme, [*SCHEMES, *ALIASES])
-    rule = SCHEMES[name]
+    rule = SCHEMES[scheme]
     known = {n: p.default for n, p in inspect.signature(rule).parameters.items()}
     unused = [parameter(n) for n in options if n not in known]
     missing = [
@@ -281,6 +279,7 @@ SCHEMES: dict[str, Callable[..., Tensors]] = {
 }
 
 
+@encoding
 def position_ids(
     length: int | None = None,
     *,
@@ -375,8 +374,4 @@ def position_ids(
         Where an option is missing, not used by the scheme, or does not fit.
     """
     given: dict[str, Any] = {**locals(), "pairs": pairs or None}
-    if fill is not None:
-        require_named(Fill, fill=fill)
-    if after is not None:
-        require_named(After, after=after)
     return apply_scheme(given.pop("scheme"), {n: value for n, value in given.items() if value is not None})

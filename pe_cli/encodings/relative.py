@@ -13,22 +13,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.buckets import t5_buckets
-from pe_cli.encodings.distances import canonical, checked, head_table, over_distances, refuse
-from pe_cli.errors import PeError
+from pe_cli.encodings.distances import checked, differences, head_table, over_distances, refuse
+from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.numerics.kernels import geometric, rotation_blocks
-from pe_cli.signature import Array, Choice, Distances, DTypeName, Positions, default_positions
+from pe_cli.signature import (
+    Array,
+    Choice,
+    Distances,
+    DType,
+    Keys,
+    Positions,
+    Queries,
+    default_positions,
+    encoding,
+)
 
 
+@encoding
 def t5(
-    distances: Distances,
+    queries: Queries | None = None,
+    keys: Keys | None = None,
     *,
+    distances: Distances | None = None,
     table: Array | None = None,
     num_buckets: int = 32,
     max_distance: int = 128,
     bidirectional: bool = True,
     heads_first: bool = False,
-    dtype: DTypeName | None = None,
+    dtype: DType | None = None,
 ) -> NDArray[Any]:
     """T5 buckets of relative distance, or the bias of a learned table.
 
@@ -44,23 +57,26 @@ def t5(
 
     Parameters
     ----------
-    distances : key position minus query position, any shape
+    queries : positions of the queries (q,)
+    keys : positions of the keys (k,); those of the queries if not given
+    distances : key minus query, any shape, instead of queries and keys
     table : learned table (num_buckets, heads) or transposed, such as relative_attention_bias.weight
     num_buckets : number of buckets, both directions together
     max_distance : distance from which all share the last bucket
     bidirectional : buckets for keys to the right too (encoder), or only to the left (decoder)
-    heads_first : the table is (heads, num_buckets), where its two sides are equal and it cannot be seen
+    heads_first : the table is (heads, num_buckets); needed only where both are the same number
     dtype : element type of the bias (float32)
     """
 
     def buckets(d: NDArray[np.int64]) -> NDArray[np.int64]:
         return t5_buckets(d, num_buckets=num_buckets, max_distance=max_distance, bidirectional=bidirectional)
 
+    pairs = differences(queries, keys, distances)
     if table is None:
-        refuse("buckets are whole numbers, only a --table has it", dtype=dtype, heads_first=heads_first)
-        return over_distances(buckets, distances)
-    learned = head_table(table, num_buckets, rows_are="the --num-buckets", heads_first=heads_first)
-    return over_distances(lambda d: learned[:, buckets(d)], distances, dtype or "float32")
+        refuse(f"without {parameter('table')} these are whole numbers", dtype=dtype, heads_first=heads_first)
+        return over_distances(buckets, pairs)
+    learned = head_table(table, num_buckets, rows_are="the number of buckets", heads_first=heads_first)
+    return over_distances(lambda d: learned[:, buckets(d)], pairs, dtype or "float32")
 
 
 def _descending_distances(
@@ -87,6 +103,7 @@ ROW_STYLES = Choice(
 )
 
 
+@encoding
 @default_positions(_descending_distances, only=("bidirectional",))
 def transformer_xl(
     positions: Positions,
@@ -96,7 +113,7 @@ def transformer_xl(
     bidirectional: bool = False,
     clamp_len: int | None = None,
     base: float = 10000.0,
-    dtype: DTypeName = "float32",
+    dtype: DType = "float32",
 ) -> NDArray[Any]:
     """Transformer-XL's sinusoidal rows R, one per distance.
 
@@ -110,7 +127,7 @@ def transformer_xl(
 
     Parameters
     ----------
-    positions : distances, query position minus key position
+    positions : distances (n,), query position minus key position; an int n stands for 0..n-1
     dim : width of a row (the model's d_model), even
     style : paper-cat: sines, then cosines (Transformer-XL); paper: sin, cos in turn (Conformer, ESPnet);
         xlnet: as paper-cat, with one more distance in front
@@ -122,16 +139,17 @@ def transformer_xl(
     Source: Dai et al. 2019, arXiv 1901.02860, section 3.3; Gulati et al. 2020, arXiv 2005.08100 (Conformer).
     """
     if dim < 2 or dim % 2:
-        raise PeError(f"--dim {dim}: pairs of sine and cosine need an even width")
+        raise PeError(f"{parameter('dim')} {dim}: pairs of sine and cosine need an even width")
     if clamp_len is not None and clamp_len < 1:
-        raise PeError(f"--clamp-len {clamp_len}: it must be at least 1")
-    if np.ndim(positions) != 1:
-        raise PeError(f"distances have one axis, not the {np.shape(positions)[-1]} of these positions")
+        raise PeError(f"{parameter('clamp_len')} {clamp_len}: it must be at least 1")
+    distances = np.asarray(positions)
+    if distances.ndim != 1:
+        raise PeError(f"{parameter('positions')} are distances on one axis, not on {distances.shape[-1]}")
     if clamp_len is not None:
-        positions = np.clip(positions, -clamp_len, clamp_len)
-    rows = np.empty((len(positions), dim), numpy_dtype(dtype))
-    sines, cosines = ROW_COLUMNS[canonical("style", style, ROW_STYLES)](dim)
-    for block, z in rotation_blocks(positions, geometric(base, dim), relative=dtype == "float64"):
+        distances = np.clip(distances, -clamp_len, clamp_len)
+    rows = np.empty((len(distances), dim), numpy_dtype(dtype))
+    sines, cosines = ROW_COLUMNS[style](dim)
+    for block, z in rotation_blocks(distances, geometric(base, dim), relative=dtype == "float64"):
         rows[block, sines], rows[block, cosines] = round_to(z.imag, dtype), round_to(z.real, dtype)
     return rows
 
@@ -161,14 +179,17 @@ SHAW_CHOICE = Choice(
 )
 
 
+@encoding
 def shaw(
-    distances: Distances,
+    queries: Queries | None = None,
+    keys: Keys | None = None,
     *,
+    distances: Distances | None = None,
     max_distance: int = 16,
     max_right: int | None = None,
     numbering: Annotated[str, SHAW_CHOICE] = "shaw",
     table: Array | None = None,
-    dtype: DTypeName | None = None,
+    dtype: DType | None = None,
 ) -> NDArray[Any]:
     """Clipped relative index of Shaw et al., or the vectors of a learned table.
 
@@ -182,7 +203,9 @@ def shaw(
 
     Parameters
     ----------
-    distances : key position minus query position, any shape
+    queries : positions of the queries (q,)
+    keys : positions of the keys (k,); those of the queries if not given
+    distances : key minus query, any shape, instead of queries and keys
     max_distance : M, distances beyond it are clipped
     max_right : another limit to the right (Wav2Vec2-BERT, SeamlessM4T-v2: 64 left, 8 right)
     numbering : which row a distance d reads: shaw: clip(d)+M; reversed: clip(-d)+M (relative_key of BERT,
@@ -190,18 +213,24 @@ def shaw(
     table : learned vectors, one row per index
     dtype : element type of the vectors (float32)
     """
-    numbering = canonical("numbering", numbering, SHAW_CHOICE)
     right = max_distance if max_right is None else max_right
     if max_distance < 1 or right < 0:
-        raise PeError(f"--max-distance {max_distance}, {right} to the right: at least 1, and 0 to the right")
+        raise PeError(
+            f"{parameter('max_distance')} {max_distance}, {parameter('max_right')} {right}: "
+            "at least 1 to the left and 0 to the right"
+        )
     if numbering != "shaw" and max_right is not None:
-        raise PeError(f"--max-right {max_right}: --numbering {numbering} is the same to both sides")
+        raise PeError(
+            f"{parameter('max_right')} {max_right}: {parameter('numbering')} {numbering} is the same to both sides"
+        )
     rows, rule = SHAW_NUMBERINGS[numbering]
-    index = over_distances(lambda d: rule(d, max_distance, right), distances)
+    index = over_distances(lambda d: rule(d, max_distance, right), differences(queries, keys, distances))
     if table is None:
-        refuse("an index is whole numbers, only a --table has it", dtype=dtype)
+        refuse(f"without {parameter('table')} these are whole numbers", dtype=dtype)
         return index
-    learned = checked(table, "--table", dims=2)
+    learned = checked(table, "table", dims=2)
     if len(learned) != rows(max_distance, right):
-        raise PeError(f"--table has {len(learned)} rows, this index has {rows(max_distance, right)}")
+        raise PeError(
+            f"{parameter('table')} has {len(learned)} rows, this index has {rows(max_distance, right)}"
+        )
     return np.take(round_to(learned, dtype or "float32"), index, axis=0)

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from pe_cli.encodings import sinusoidal_grid
 from pe_cli.encodings.sinusoidal_grid import GRID_STYLES
 from pe_cli.encodings.waves import Columns, Order, Recipe, frequencies, write_waves
-from pe_cli.errors import PeError, no_such, parameter
-from pe_cli.numerics.dtypes import numpy_dtype
-from pe_cli.signature import Choice, Compute, DTypeName, Floats, Grid, Positions, Tensors, require_named
+from pe_cli.errors import PeError, parameter
+from pe_cli.numerics.dtypes import ElementType, numpy_dtype
+from pe_cli.signature import Choice, Compute, DType, Floats, Grid, Positions, encoding
+from pe_cli.tensors import Tensors
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ ALIASES = {alias: style for style, users in IMPLEMENTATIONS.items() for alias in
 NAMES = (*STYLES, *GRID_STYLES)
 
 
+@encoding
 def sinusoidal(
     positions: Positions,
     dim: int,
@@ -64,7 +66,7 @@ def sinusoidal(
     base_size: int | None = None,
     interpolation_scale: Floats | None = None,
     compute: Compute = "exact",
-    dtype: DTypeName = "float32",
+    dtype: DType = "float32",
 ) -> NDArray[Any] | Tensors:
     """Sine and cosine of each position at geometric frequencies.
 
@@ -94,6 +96,7 @@ def sinusoidal(
 
     Parameters
     ----------
+    positions : (n,) positions, or row numbers of the grid; an int n stands for 0..n-1
     dim : width of a row
     style : convention of the table, or the name of an implementation
     base : the wavelengths run from 2 pi to 2 pi base
@@ -107,21 +110,20 @@ def sinusoidal(
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
     """
-    name = ALIASES.get(style, style)
-    if name not in NAMES:
-        raise no_such("style", style, (*NAMES, *ALIASES))
-    require_named(Compute, compute=compute)
+    where = np.asarray(positions)
     if dim < 1:
-        raise PeError(f"dim {dim} is not a positive width")
-    if not (base > 0 and np.isfinite(base)):
-        raise PeError(f"base {base:g} is not a positive number")
-    if name in GRID_STYLES:
+        raise PeError(f"{parameter('dim')} {dim} is not a positive width")
+    if not base > 0:
+        raise PeError(f"{parameter('base')} {base:g} is not a positive number")
+    if style in GRID_STYLES:
         if padding_idx is not None:
-            raise PeError(f"style {name} has no padding row: leave padding_idx out")
+            raise PeError(
+                f"{parameter('style')} {style} has no padding row: leave {parameter('padding_idx')} out"
+            )
         return sinusoidal_grid.table(
-            positions,
+            where,
             dim,
-            name,
+            style,
             base,
             grid,
             normalize=normalize,
@@ -138,9 +140,9 @@ def sinusoidal(
     ):
         if value is not None:
             raise PeError(
-                f"{parameter(option)} is for the styles of a grid ({', '.join(GRID_STYLES)}), not for {name}"
+                f"{parameter(option)} is for the styles of a grid ({', '.join(GRID_STYLES)}), not for {style}"
             )
-    return _line(positions, dim, STYLES[name], base, padding_idx, compute, dtype)
+    return _line(where, dim, STYLES[style], base, padding_idx, compute, dtype)
 
 
 def _line(
@@ -150,15 +152,15 @@ def _line(
     base: float,
     padding_idx: int | None,
     compute: Compute,
-    dtype: DTypeName,
+    dtype: ElementType,
 ) -> NDArray[Any]:
     if padding_idx is not None and padding_idx < 0:
-        raise PeError(f"padding_idx {padding_idx} is not a row of the table")
+        raise PeError(f"{parameter('padding_idx')} {padding_idx} is not a row of the table")
     table = np.empty((len(positions), dim), numpy_dtype(dtype))
     _halves(table, positions, style, base, style.shift, compute, 1.0)
     zero_row = style.padding_idx if padding_idx is None else padding_idx
     if zero_row is not None:
-        table[np.asarray(positions) == zero_row] = 0
+        table[positions == zero_row] = 0
     return table
 
 
@@ -175,13 +177,14 @@ def _halves(
     dim = table.shape[1]
     width = dim - dim % 2 if style.pads else dim
     if not width:
-        raise PeError(f"dim {dim} leaves no room for a pair of sine and cosine")
+        raise PeError(f"{parameter('dim')} {dim} leaves no room for a pair of sine and cosine")
     recipe = style.recipe if compute == "float32" else None
     waves = frequencies(base, width, shift, recipe, scale)
     write_waves(table, Columns.within(0, width, style.order), positions, waves)
     table[:, width:] = 0
 
 
+@encoding
 def timestep(
     positions: Positions,
     dim: int,
@@ -191,7 +194,7 @@ def timestep(
     scale: float = 1.0,
     max_period: float = 10000.0,
     compute: Compute = "exact",
-    dtype: DTypeName = "float32",
+    dtype: DType = "float32",
 ) -> NDArray[Any]:
     """Embedding of diffusion timesteps, as diffusion models feed it to their time MLP.
 
@@ -201,6 +204,7 @@ def timestep(
 
     Parameters
     ----------
+    positions : timesteps (n,); an int n stands for 0..n-1
     dim : width of a row
     flip_sin_to_cos : cosines first, as in Stable Diffusion's UNet
     downscale_freq_shift : 1 as in DDPM, 0 as in Stable Diffusion
@@ -213,13 +217,11 @@ def timestep(
     `get_timestep_embedding`.
     """
     if dim < 2:
-        raise PeError(f"dim {dim} leaves no room for a pair of sine and cosine")
-    if not (max_period > 0 and np.isfinite(max_period)):
-        raise PeError(f"max_period {max_period:g} is not a positive number")
-    if not np.isfinite(scale):
-        raise PeError(f"scale {scale:g} is not a number")
-    require_named(Compute, compute=compute)
-    table = np.empty((len(positions), dim), numpy_dtype(dtype))
+        raise PeError(f"{parameter('dim')} {dim} leaves no room for a pair of sine and cosine")
+    if not max_period > 0:
+        raise PeError(f"{parameter('max_period')} {max_period:g} is not a positive number")
+    where = np.asarray(positions)
+    table = np.empty((len(where), dim), numpy_dtype(dtype))
     style = Style("cos-sin" if flip_sin_to_cos else "sin-cos", 0, "exp-divide", pads=True)
-    _halves(table, positions, style, max_period, downscale_freq_shift, compute, scale)
+    _halves(table, where, style, max_period, downscale_freq_shift, compute, scale)
     return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.waves import Columns, Order, Recipe, frequencies, write_waves
-from pe_cli.errors import PeError
-from pe_cli.numerics.dtypes import numpy_dtype
+from pe_cli.errors import PeError, parameter
+from pe_cli.numerics.dtypes import ElementType, numpy_dtype
 from pe_cli.positions import cells, spell
-from pe_cli.signature import DTypeName, Tensors
+from pe_cli.tensors import Tensors
 
 T, Y, X = -3, -2, -1  # axes of a grid, from the last
 
@@ -70,14 +70,14 @@ def table(
     dim: int,
     name: str,
     base: float,
-    grid: tuple[int, ...] | None,
+    grid: Sequence[int] | None,
     *,
     normalize: bool,
     base_size: int | None,
-    interpolation_scale: tuple[float, ...] | None,
+    interpolation_scale: Sequence[float] | None,
     float32: bool,
-    dtype: DTypeName,
-) -> NDArray[Any] | Tensors:
+    dtype: ElementType,
+) -> Tensors:
     """The rows (n, dim) of a grid's cells, numbered in the order of the style."""
     style = GRID_STYLES[name]
     sides = _sides(name, style, grid)
@@ -89,7 +89,7 @@ def table(
             base_size = DIFFUSERS_SIDE
             warnings = (
                 f"MAE's own code has square grids only; a grid of {spell(sides, 'x')} is made as diffusers "
-                f"does, {DIFFUSERS_SIDE} steps a side (--interpolation-scale 1 for steps of 1)",
+                f"does, {DIFFUSERS_SIDE} steps a side ({parameter('interpolation_scale')} 1 for steps of 1)",
             )
     where_of = cells(rows, sides, by_columns=style.by_columns)
     per_cell = _steps(sides, base_size, interpolation_scale)
@@ -107,14 +107,19 @@ def table(
 def _refuse(name: str, style: GridStyle, dim: int, normalize: bool, scaled: bool, float32: bool) -> None:
     """Errors for options that the style has no use for."""
     if dim % style.multiple:
-        raise PeError(f"style {name} needs a dim that is a multiple of {style.multiple}, not {dim}")
+        raise PeError(
+            f"{parameter('dim')} {dim}: {parameter('style')} {name} needs a multiple of {style.multiple}"
+        )
     if float32 and style.recipe is None:
-        raise PeError(f"style {name} is computed in float64 by its authors: leave compute at exact")
+        raise PeError(
+            f"{parameter('style')} {name} is computed in float64 by its authors: leave {parameter('compute')} at exact"
+        )
     if normalize and not style.from_one:
-        raise PeError(f"normalize is for styles detr and deformable-detr, not for {name}")
+        raise PeError(f"{parameter('normalize')} is for styles detr and deformable-detr, not for {name}")
     if scaled and not style.scalable:
         known = ", ".join(n for n, s in GRID_STYLES.items() if s.scalable)
-        raise PeError(f"base_size and interpolation_scale are for styles {known}, not for {name}")
+        both = f"{parameter('base_size')} and {parameter('interpolation_scale')}"
+        raise PeError(f"{both} are for styles {known}, not for {name}")
 
 
 def _coordinates(
@@ -130,30 +135,34 @@ def _coordinates(
     return index if steps == cells else index * steps / cells
 
 
-def _sides(name: str, style: GridStyle, grid: tuple[int, ...] | None) -> tuple[int, ...]:
+def _sides(name: str, style: GridStyle, grid: Sequence[int] | None) -> tuple[int, ...]:
     axes = len(style.shares)
     if grid is None:
-        raise PeError(f"style {name} is for a grid: give its sides, {'TxHxW' if axes == 3 else 'HxW'}")
+        raise PeError(
+            f"{parameter('style')} {name} is for a grid: give its sides with {parameter('grid')}, "
+            f"{'time, height and width' if axes == 3 else 'height and width'}"
+        )
     if axes and len(grid) != axes:
-        raise PeError(f"style {name} is for {axes} axes, the grid has {len(grid)}")
+        raise PeError(f"{parameter('grid')} {spell(grid, 'x')}: style {name} is for {axes} axes")
     if any(side < 1 for side in grid):
-        raise PeError(f"a side of the grid {spell(grid, 'x')} is not positive")
+        raise PeError(f"{parameter('grid')} {spell(grid, 'x')}: a side is not positive")
     return tuple(grid)
 
 
 def _steps(
-    sides: tuple[int, ...], base_size: int | None, scale: tuple[float, ...] | None
+    sides: tuple[int, ...], base_size: int | None, scale: Sequence[float] | None
 ) -> list[tuple[int, float]]:
     """Distance between neighbouring cells as a fraction, for each axis."""
     if base_size is not None and base_size < 1:
-        raise PeError(f"base_size {base_size} is not positive")
-    scales = scale or (1.0,)
+        raise PeError(f"{parameter('base_size')} {base_size} is not positive")
+    scales = tuple(scale or (1.0,))
     if len(scales) == 1:
         scales *= len(sides)
     if len(scales) != len(sides):
-        raise PeError(f"interpolation_scale has {len(scales)} numbers for {len(sides)} axes")
-    if not all(s > 0 and math.isfinite(s) for s in scales):
-        raise PeError(f"interpolation_scale {', '.join(f'{s:g}' for s in scales)} is not positive")
+        raise PeError(f"{parameter('interpolation_scale')} has {len(scales)} numbers for {len(sides)} axes")
+    if not all(s > 0 for s in scales):
+        shown = ", ".join(f"{s:g}" for s in scales)
+        raise PeError(f"{parameter('interpolation_scale')} {shown} is not positive")
     return [(base_size, n * s) if base_size else (1, s) for n, s in zip(sides, scales, strict=True)]
 
 

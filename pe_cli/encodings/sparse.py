@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.distances import refuse, require_room
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.numerics.kernels import geometric, rotations
 from pe_cli.numerics.randomness import LARGEST_STD, in_turn, normal_rows
 from pe_cli.positions import spell
-from pe_cli.signature import DTypeName, Ints, Positions, Tensors, require_named
+from pe_cli.signature import DType, Ints, Positions, encoding
+from pe_cli.tensors import Tensors
 
 Combine: TypeAlias = Literal["concat", "sum"]
 Init: TypeAlias = Literal["normal", "sinusoidal"]
@@ -26,6 +27,7 @@ Variant: TypeAlias = Literal["paper", "code"]
 LONGEST_ROW = 1 << 31
 
 
+@encoding
 def axial(
     positions: Positions | None = None,
     *,
@@ -36,7 +38,7 @@ def axial(
     std: float | None = None,
     seed: int | None = None,
     expand: bool = False,
-    dtype: DTypeName = "float32",
+    dtype: DType = "float32",
 ) -> Tensors:
     """Axial positions: the sequence is folded to a grid, with one small table per axis.
 
@@ -62,18 +64,16 @@ def axial(
     expand : write the rows of the positions instead of factors and indices
     dtype : element type
     """
-    require_named(Combine, combine=combine)
-    require_named(Init, init=init)
     if len(shape) != len(dims) or not shape or min(*shape, *dims, 1) < 1:
         raise PeError(
-            f"--shape {spell(shape)} and --dims {spell(dims)}: one positive number per axis in each"
+            f"{parameter('shape')} {spell(shape)} and {parameter('dims')} {spell(dims)}: one positive number per axis in each"
         )
     if combine == "sum" and len(set(dims)) > 1:
-        raise PeError(f"--dims {spell(dims)}: tables that are summed have the same width")
+        raise PeError(f"{parameter('dims')} {spell(dims)}: tables that are summed have the same width")
     if init != "normal":
-        refuse("it belongs to --init normal", std=std, seed=seed)
+        refuse(f"only {parameter('init')} normal has it", std=std, seed=seed)
     if std is not None and not 0 <= std <= LARGEST_STD:
-        raise PeError(f"--std {std:g} is not a standard deviation from 0 to {LARGEST_STD:g}")
+        raise PeError(f"{parameter('std')} {std:g} is not a standard deviation from 0 to {LARGEST_STD:g}")
     require_room((sum(map(operator.mul, shape, dims)),), np.float64)
     factors = _axial_factors(tuple(shape), tuple(dims), init, 1.0 if std is None else std, seed or 0)
     size = math.prod(shape)
@@ -82,10 +82,12 @@ def axial(
     asked = np.arange(size if expand else 0) if positions is None else positions
     where = np.asarray(asked)
     if where.ndim != 1 or where.dtype.kind not in "iu":
-        raise PeError("axial positions are whole numbers on one axis")
+        raise PeError(f"{parameter('positions')} are whole numbers on one axis")
     if len(where) and not (where.min() >= 0 and where.max() < size):
-        raise PeError(f"--shape {spell(shape)} holds positions 0 to {size - 1}, not {_outside(where, size)}")
-    indices = np.unravel_index(where, shape)
+        raise PeError(
+            f"{parameter('shape')} {spell(shape)} holds positions 0 to {size - 1}, not {_outside(where, size)}"
+        )
+    indices = np.unravel_index(where, tuple(shape))
     if not expand:
         tensors = {f"factor_{axis}": round_to(table, dtype) for axis, table in enumerate(factors)}
         return Tensors(tensors if positions is None else {**tensors, "indices": np.stack(indices, axis=1)})
@@ -107,13 +109,14 @@ def _axial_factors(
         sides = list(zip(shape, dims, strict=True))
         return tuple(std * table for table in in_turn(normal_rows, sides, seed))
     if any(dim % 2 for dim in dims):
-        raise PeError(f"--dims {spell(dims)}: pairs of sine and cosine need even widths")
+        raise PeError(f"{parameter('dims')} {spell(dims)}: pairs of sine and cosine need even widths")
     return tuple(
         rotations(np.arange(length), geometric(10000, dim), sin_first=True, relative=True).view(np.float64)
         for length, dim in zip(shape, dims, strict=True)
     )
 
 
+@encoding
 def sparse_transformer(
     length: int,
     *,
@@ -123,7 +126,7 @@ def sparse_transformer(
     variant: Variant = "paper",
     dim: int | None = None,
     seed: int | None = None,
-    dtype: DTypeName | None = None,
+    dtype: DType | None = None,
 ) -> Tensors:
     """Sparse Transformer: which keys each head sees, and positions by row and column of the stride.
 
@@ -147,18 +150,23 @@ def sparse_transformer(
     seed : of their initial values (0), normal with deviation 0.125 / sqrt(2 dim)
     dtype : element type of the tables (float32)
     """
-    require_named(Pattern, pattern=pattern)
-    require_named(Variant, variant=variant)
     if length < 1 or stride < 1:
-        raise PeError(f"--len {length}, --stride {stride}: both must be at least 1")
+        raise PeError(
+            f"{parameter('length')} {length}, {parameter('stride')} {stride}: both must be at least 1"
+        )
     if stride > LONGEST_ROW:
-        raise PeError(f"--stride {stride}: a row is at most {LONGEST_ROW} long")
+        raise PeError(f"{parameter('stride')} {stride}: a row is at most {LONGEST_ROW} long")
     if pattern == "strided" and summary is not None:
-        raise PeError(f"--summary {summary}: only --pattern fixed has it")
+        raise PeError(f"{parameter('summary')} {summary}: only {parameter('pattern')} fixed has it")
     if pattern == "fixed" and variant == "code":
-        raise PeError("--variant code: only --pattern strided has it; the code's fixed mode works in blocks")
+        raise PeError(
+            f"{parameter('variant')} code: only {parameter('pattern')} strided has it; the code's fixed mode works in "
+            "blocks"
+        )
     if summary is not None and not 1 <= summary <= stride:
-        raise PeError(f"--summary {summary}: it lies between 1 and --stride {stride}")
+        raise PeError(
+            f"{parameter('summary')} {summary}: it lies between 1 and {parameter('stride')} {stride}"
+        )
     require_room((2, length, length), bool)
     index = np.arange(length)
     seen = (
@@ -172,10 +180,10 @@ def sparse_transformer(
         "column_index": index % stride,
     }
     if dim is None:
-        refuse("only the tables of --dim have it", seed=seed, dtype=dtype)
+        refuse(f"only the tables of {parameter('dim')} have it", seed=seed, dtype=dtype)
     else:
         if dim < 1:
-            raise PeError(f"--dim {dim}: a table has at least one column")
+            raise PeError(f"{parameter('dim')} {dim}: a table has at least one column")
         sides = [(-(-length // stride), dim), (stride, dim)]
         for name, table in zip(
             ("row_table", "column_table"), in_turn(normal_rows, sides, seed or 0), strict=True

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.distances import canonical, checked, head_table, refuse, require_room, sigmoid
-from pe_cli.errors import PeError
+from pe_cli.encodings.distances import checked, head_table, refuse, require_room, sigmoid
+from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import round_to
 from pe_cli.positions import spell
-from pe_cli.signature import Array, Choice, DTypeName, Grid, Tensors
+from pe_cli.signature import Array, Choice, DType, Grid, encoding
+from pe_cli.tensors import Tensors
 
 VERSIONS = Choice(("1", "2"), {"v1": "1", "v2": "2"})
 CLASS_TOKEN_ROWS = 3
 LARGEST_BIAS = 16.0
 
 
+@encoding
 def swin(
     *,
     window: Grid,
@@ -29,7 +32,7 @@ def swin(
     mlp_hidden_bias: Array | None = None,
     mlp_output_weight: Array | None = None,
     heads_first: bool = False,
-    dtype: DTypeName | None = None,
+    dtype: DType | None = None,
 ) -> Tensors:
     """Index of the relative position of two patches in a window (Swin, BEiT), and Swin v2's coordinates.
 
@@ -55,22 +58,22 @@ def swin(
     mlp_hidden_weight : version 2: weight of the network's first layer (hidden, 2)
     mlp_hidden_bias : version 2: bias of the network's first layer (hidden,)
     mlp_output_weight : version 2: weight of the network's second layer (heads, hidden)
-    heads_first : the table is (heads, offsets), where its two sides are equal and it cannot be seen
+    heads_first : the table is (heads, offsets); needed only where both are the same number
     dtype : element type of coordinates and bias (float32)
     """
-    height, width = _window_sides(window, "--window")
+    height, width = _window_sides(window, "window")
     require_room((height * width, height * width), np.int64)
-    version = canonical("version", version, VERSIONS)
     if version == "1" and pretrained_window is not None:
         raise PeError(
-            f"--pretrained-window {spell(pretrained_window, 'x')}: only --version 2 has a scale to keep"
+            f"{parameter('pretrained_window')} {spell(pretrained_window, 'x')}: only {parameter('version')} 2 has a "
+            "scale to keep"
         )
     if version == "2" and class_token:
-        raise PeError("--class-token: only version 1 (BEiT) has it")
+        raise PeError(f"{parameter('class_token')}: only {parameter('version')} 1 (BEiT) has it")
     if table is None:
-        refuse("it is about a --table", heads_first=heads_first)
+        refuse(f"there is no {parameter('table')}", heads_first=heads_first)
         if version == "1":
-            refuse("an index is whole numbers, only a --table has it", dtype=dtype)
+            refuse(f"without {parameter('table')} these are whole numbers", dtype=dtype)
     stored = dtype or "float32"
     index = _window_index(height, width, class_token)
     tensors = {"relative_position_index": index}
@@ -80,15 +83,20 @@ def swin(
         learned = head_table(
             table, rows, rows_are=f"the offsets of window {height}x{width}", heads_first=heads_first
         )
-    network = (mlp_hidden_weight, mlp_hidden_bias, mlp_output_weight)
-    if version == "1" and any(part is not None for part in network):
-        raise PeError("--mlp-…: only --version 2 has a network")
+    network = {
+        "mlp_hidden_weight": mlp_hidden_weight,
+        "mlp_hidden_bias": mlp_hidden_bias,
+        "mlp_output_weight": mlp_output_weight,
+    }
+    has_network = any(part is not None for part in network.values())
+    if version == "1":
+        refuse(f"only {parameter('version')} 2 has a network", **network)
     if version == "2":
         coordinates = _log_coordinates((height, width), pretrained_window)
         tensors["relative_coords_table"] = round_to(coordinates, stored)
-        if any(part is not None for part in network):
+        if has_network:
             if table is not None:
-                raise PeError("--table and --mlp-… both give the bias: give one of them")
+                refuse(f"{parameter('table')} gives the bias already", **network)
             learned = _network_outputs(coordinates, network)
         if learned is not None:
             learned = LARGEST_BIAS * sigmoid(learned)
@@ -116,7 +124,7 @@ def _window_index(height: int, width: int, class_token: bool) -> NDArray[np.int6
 
 def _log_coordinates(window: tuple[int, int], pretrained: Grid | None) -> NDArray[np.float64]:
     """(2H-1, 2W-1, 2): sign(c) log2(1 + |c|) / 3 of c = 8 offset / (side - 1) (equation 4 of Swin v2)."""
-    scales = window if pretrained is None else _window_sides(pretrained, "--pretrained-window")
+    scales = window if pretrained is None else _window_sides(pretrained, "pretrained_window")
     axes = []
     for side, scale in zip(window, scales, strict=True):
         # A side of one patch has the offset 0 only, whatever the scale.
@@ -126,29 +134,30 @@ def _log_coordinates(window: tuple[int, int], pretrained: Grid | None) -> NDArra
 
 
 def _network_outputs(
-    coordinates: NDArray[np.float64], network: tuple[NDArray[Any] | None, ...]
+    coordinates: NDArray[np.float64], network: Mapping[str, Array | None]
 ) -> NDArray[np.float64]:
     """(heads, offsets) before the sigmoid: linear, ReLU, linear without bias."""
-    options = ("--mlp-hidden-weight", "--mlp-hidden-bias", "--mlp-output-weight")
-    missing = [option for option, part in zip(options, network, strict=True) if part is None]
+    missing = [parameter(name) for name, part in network.items() if part is None]
     if missing:
         raise PeError(f"the network needs {', '.join(missing)} too")
     weight, bias, output = (
-        checked(part, option, dims=dims)
-        for part, option, dims in zip(network, options, (2, 1, 2), strict=True)
+        checked(part, name, dims=dims)
+        for (name, part), dims in zip(network.items(), (2, 1, 2), strict=True)
         if part is not None
     )
     if weight.shape != (len(bias), 2) or output.shape[1] != len(bias):
         raise PeError(
-            f"the network's shapes {weight.shape}, {bias.shape}, {output.shape} do not fit: "
-            "expected (hidden, 2), (hidden,), (heads, hidden)"
+            f"{', '.join(map(parameter, network))} have shapes {weight.shape}, {bias.shape}, {output.shape}; "
+            "(hidden, 2), (hidden,), (heads, hidden) are needed"
         )
     hidden = np.maximum(coordinates.reshape(-1, 2) @ weight.T + bias, 0)
     outputs: NDArray[np.float64] = output @ hidden.T
     return outputs
 
 
-def _window_sides(window: Grid, option: str) -> tuple[int, int]:
+def _window_sides(window: Grid, name: str) -> tuple[int, int]:
     if len(window) != 2 or min(window) < 1:
-        raise PeError(f"{option} {spell(window, 'x')}: a window has a height and a width, for example 7x7")
+        raise PeError(
+            f"{parameter(name)} {spell(window, 'x')}: a window has a height and a width, for example 7x7"
+        )
     return window[0], window[1]

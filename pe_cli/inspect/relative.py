@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -190,7 +189,10 @@ def _clipped(distances: Ints, buckets: Ints) -> Found | None:
             if numbering == "shaw" and int(buckets.max()) - limit >= 0:
                 rights.append(int(buckets.max()) - limit)
             for right in rights:
-                rule = partial(shaw, max_distance=limit, max_right=right, numbering=numbering)
+
+                def rule(d: Ints, limit: int = limit, right: int | None = right, of: str = numbering) -> Ints:
+                    return shaw(distances=d, max_distance=limit, max_right=right, numbering=of).array
+
                 if limit >= 1 and _equal(rule, distances, buckets):
                     facts = {"max_distance": limit, "max_right": right, "numbering": numbering}
                     hidden = buckets.max() < 2 * limit - 1 and right is None
@@ -271,8 +273,7 @@ def identify_bias(values: NDArray[Any]) -> Identified | None:
         if named is None:
             return None
         made = alibi(
-            np.arange(table.shape[1]),
-            np.arange(table.shape[1]),
+            table.shape[1],
             heads=len(table),
             form=form,
             bias_max=named.facts["bias_max"],
@@ -296,8 +297,7 @@ def identify_bias(values: NDArray[Any]) -> Identified | None:
         bidirectional=not causal,
         dtype="float64",
     )
-    made = np.where(blocked, block, np.asarray(made))
-    return _checked(named, block, made, precision)
+    return _checked(named, block, np.where(blocked, block, np.asarray(made)), precision)
 
 
 def _checked(

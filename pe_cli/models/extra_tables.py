@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from pe_cli.models.layers import Rope, layer_count, layer_kinds
 from pe_cli.models.model_types import data
 from pe_cli.models.resolved import ExtraTable, KeyLedger, Setting
-from pe_cli.signature import Positions
+from pe_cli.signature import Positions, encoding
+from pe_cli.tensors import Tensors
 
 QUERY_TEMPERATURE, ROTATED_LAYERS = "query-temperature", "rotated-layers"
 BETA, BETA_LENGTH = "llama_4_scaling_beta", "llama_4_scaling_length"
 
 
+@encoding
 def query_temperature(
     positions: Positions, *, strength: float = 0.0, length: int, shift: int = 0, form: str = "steps"
 ) -> NDArray[np.float64]:
@@ -39,6 +41,7 @@ def query_temperature(
     return grown
 
 
+@encoding
 def rotated_layers(*, layers: tuple[int, ...]) -> NDArray[np.uint8]:
     """(layers,) 1 where a layer rotates, 0 where it is NoPE."""
     return np.array(layers, dtype=np.uint8)
@@ -147,7 +150,7 @@ def _has_own_period(ledger: KeyLedger) -> bool:
     return every is not None and every.value != 1
 
 
-FUNCTIONS: dict[str, Callable[..., NDArray[Any]]] = {
+FUNCTIONS: dict[str, Callable[..., Tensors]] = {
     QUERY_TEMPERATURE: query_temperature,
     ROTATED_LAYERS: rotated_layers,
 }

@@ -31,7 +31,8 @@ from pe_cli.models.read import is_gguf, preset_configuration, read_configuration
 from pe_cli.models.resolved import EVERY_LENGTH, KeyLedger, Resolved
 from pe_cli.models.schemes import chosen_scheme, from_scheme, labels_of, warn_of_silence
 from pe_cli.models.unread import unread_keys
-from pe_cli.signature import Tensors
+from pe_cli.signature import as_rows
+from pe_cli.tensors import Tensors
 
 # Keys of lengths that may, or may not, be the one that a model was trained at.
 LENGTHS = (
@@ -401,7 +402,7 @@ def from_config(
     Parameters
     ----------
     spec : config.json, a model folder or a .gguf file; or the configuration itself as a mapping (`config.to_dict()`).
-    positions : (n,) token positions; (n, k) where a position has k coordinates. None with a `grid` among the options.
+    positions : (n,) token positions, or n for 0..n-1; (n, k) where a position has k coordinates. None with a `grid` among the options.
     component : dotted name of a nested configuration, for composite models.
     layer_type : for models whose layer types have tables of their own.
     seq_len : length served, where the table depends on it (dynamic NTK, LongRoPE).
@@ -438,13 +439,13 @@ def from_config(
     ):
         arguments.pop("grid", None)
     ordered, given, count = resolved.by_rows(function, arguments, raster=row_order == "raster")
-    made = ordered(**_rows(taken, positions, count), **given)
-    tensors = made if isinstance(made, Tensors) else Tensors({resolved.encoding: made})
+    made: Tensors = ordered(**_rows(taken, positions, count), **given)
     # of LongRoPE's long factors: that they have a short side, which a file with one list has not
-    said = () if resolved.origins.get("policy") == EVERY_LENGTH else tensors.warnings
+    if resolved.origins.get("policy") == EVERY_LENGTH:
+        made = Tensors(made, made.facts)
     origins = {**resolved.origins, **dict.fromkeys(options, "argument")}
     about = {"encoding": resolved.encoding, "parameters": arguments, "origins": origins}
-    return Tensors(tensors, {**tensors.facts, **about}, (*said, *resolved.warnings))
+    return made.with_remarks(about, resolved.warnings)
 
 
 def _rows(taken: Collection[str], positions: Any, count: int | None) -> dict[str, Any]:
@@ -453,9 +454,4 @@ def _rows(taken: Collection[str], positions: Any, count: int | None) -> dict[str
         if count is None:
             raise PeError("positions are None: that is for a grid; give positions, or grid=(H, W)")
         positions = np.arange(count)
-    where = np.asarray(positions)
-    if "positions" in taken:
-        return {"positions": where}
-    if "queries" in taken:
-        return {"queries": where, "keys": where}
-    return {"distances": where[None, :] - where[:, None]}
+    return {"positions" if "positions" in taken else "queries": as_rows(positions)}

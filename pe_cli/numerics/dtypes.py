@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,43 @@ SAFETENSORS_CODES = {
 }
 NOT_IN_NUMPY = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2"})
 FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+ALIASES = {
+    "double": "float64",
+    "fp64": "float64",
+    "single": "float32",
+    "fp32": "float32",
+    "half": "float16",
+    "fp16": "float16",
+    "fp8": "float8_e4m3fn",
+    "float8": "float8_e4m3fn",
+    "fp8_e4m3": "float8_e4m3fn",
+    "fp8_e4m3fn": "float8_e4m3fn",
+    "fp8_e5m2": "float8_e5m2",
+    **{SAFETENSORS_CODES[name].lower(): name for name in FLOATS},
+}
+ElementType: TypeAlias = str | np.dtype[Any] | type[np.generic]
 
 
-def numpy_dtype(name: str) -> np.dtype[Any]:
+def dtype_name(given: Any) -> str:
+    """The name, one of FLOATS, of a type that is given by name in any case, as a type of numpy, or of torch.
+
+    >>> dtype_name("FP16"), dtype_name(np.float32), dtype_name("torch.bfloat16")
+    ('float16', 'float32', 'bfloat16')
+    """
+    name = given if isinstance(given, str) else getattr(given, "name", None)
+    if not isinstance(name, str):
+        name = given.__name__ if isinstance(given, type) else str(given)
+    folded = name.lower().replace("-", "_").removeprefix("torch.")
+    found = ALIASES.get(folded, folded)
+    if found not in FLOATS:
+        raise no_such("dtype", name, (*FLOATS, *ALIASES))
+    return found
+
+
+def numpy_dtype(name: ElementType) -> np.dtype[Any]:
     """The numpy dtype called `name`; ml_dtypes is imported only for the types that numpy lacks."""
+    if not isinstance(name, str):
+        return np.dtype(name)
     if name in NOT_IN_NUMPY:
         import ml_dtypes
 
@@ -43,16 +76,16 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def largest(name: str) -> float:
+def largest(name: ElementType) -> float:
     """The largest finite number of a float type."""
     if name in NOT_IN_NUMPY:
         import ml_dtypes
 
         return float(ml_dtypes.finfo(name).max)
-    return float(np.finfo(name).max)
+    return float(np.finfo(numpy_dtype(name)).max)
 
 
-def round_to(values: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
+def round_to(values: NDArray[Any], dtype: ElementType) -> NDArray[Any]:
     """`values` in `dtype`, rounded once to the nearest, ties to even; `values` themselves if nothing changes.
 
     What is too large becomes infinite, or NaN in float8_e4m3fn, which has no infinity. ml_dtypes converts
@@ -60,7 +93,7 @@ def round_to(values: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
     sees on which side of a tie the value lay (Boldo and Melquiond 2008, "Emulation of FMA and correctly
     rounded sums: proved algorithms using rounding to odd").
     """
-    target = numpy_dtype(dtype) if isinstance(dtype, str) else dtype
+    target = numpy_dtype(dtype)
     if values.dtype == target:
         return values
     rounded = np.empty(values.shape, target)

@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.phases import PRECISE, TWO_PI, cos_sin, halves, phase, reduced
 
 __all__ = [
@@ -78,13 +78,15 @@ def geometric(
     """
     exact = as_decimal(base)
     if not exact.is_finite() or exact <= 0:
-        raise PeError(f"base {base} is not a positive number")
+        raise PeError(f"{parameter('base')} {base} is not a positive number")
     if dim < 1:
-        raise PeError(f"dim {dim} is not a positive width")
+        raise PeError(f"{parameter('dim')} {dim} is not a positive width")
     wanted = (dim + 1) // 2 if count is None else count
     steps = PRECISE.subtract(PRECISE.divide(Decimal(dim), Decimal(2)), as_decimal(shift))
     if wanted > 1 and steps == 0:
-        raise PeError(f"dim {dim} with a frequency shift of {shift:g} leaves no step between frequencies")
+        raise PeError(
+            f"{parameter('dim')} {dim} with a frequency shift of {shift:g} leaves no step between frequencies"
+        )
     frequencies = [Decimal(1)]
     if wanted > 1:
         ratio = PRECISE.exp(PRECISE.minus(PRECISE.divide(PRECISE.ln(exact), steps)))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli import heatmap
 from pe_cli.errors import PeError
-from pe_cli.render import heatmap
 from pe_cli.render.plots import general, graphs, pairs, trees, waves
 from pe_cli.render.plots.canvas import BLUE, GREY, ORANGE, Drawing, View, spread, write
 

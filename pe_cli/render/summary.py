@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli import heatmap
 from pe_cli.catalogue import CATALOGUE, load
 from pe_cli.numerics import statistics
-from pe_cli.render import heatmap
 from pe_cli.render.console import can_print, console, in_lines, spell, telling, wants_colour
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
+    from rich.text import Text
 
     from pe_cli.commands.emit import Request
 
@@ -24,6 +25,7 @@ PICTURE_ROWS = 24
 SAMPLE_ROWS = 512
 ESSENTIAL = frozenset({"dim", "heads", "base", "style", "scheme", "form", "layout", "dtype", "norm", "q"})
 REQUIRED = object()
+BLOCKS = " ░▒▓█"
 
 
 def show_table(request: Request) -> None:
@@ -65,14 +67,51 @@ def draw(out: Console, array: NDArray[Any]) -> None:
     width = max(8, min(out.width - 2, 128))
     low, high = heatmap.limits(plane)
     if wants_colour(out.is_terminal) and can_print("▀"):
-        for line in heatmap.colour_lines(heatmap.shrink(plane, PICTURE_ROWS * 2, width)):
+        for line in _colour_lines(heatmap.shrink(plane, PICTURE_ROWS * 2, width)):
             out.print(line, no_wrap=True, crop=True)
     else:
-        unicode = can_print(heatmap.BLOCKS + "≡≣·")
-        for text in heatmap.text_lines(heatmap.shrink(plane, PICTURE_ROWS, width), unicode=unicode):
+        unicode = can_print(BLOCKS + "≡≣·")
+        for text in _text_lines(heatmap.shrink(plane, PICTURE_ROWS, width), unicode=unicode):
             out.print(text, no_wrap=True, crop=True)
     clipped = " and beyond" if plane.size and max(-low, high) < np.nanmax(np.abs(plane), initial=0) else ""
     out.print(f"rows down, columns across; {low:.3g} to {high:.3g}{clipped}", style="dim")
+
+
+def _colour_lines(plane: NDArray[np.float64]) -> list[Text]:
+    """Lines of half blocks, two rows of cells in each."""
+    from rich.style import Style
+    from rich.text import Text
+
+    names = [["rgb({},{},{})".format(*cell) for cell in row] for row in heatmap.colours(plane).tolist()]
+    lines = []
+    for top in range(0, len(names), 2):
+        line = Text()
+        lower = names[top + 1] if top + 1 < len(names) else [None] * plane.shape[1]
+        for upper, under in zip(names[top], lower, strict=True):
+            line.append("▀", Style(color=upper, bgcolor=under))
+        lines.append(line)
+    return lines
+
+
+def _text_lines(plane: NDArray[np.float64], *, unicode: bool) -> list[str]:
+    """Lines of shades: from blank at zero to full; where both signs occur, minus has letters of its own."""
+    low, high = heatmap.limits(plane)
+    span = max(-low, high) or 1.0
+    shades = BLOCKS if unicode else " .+#@"
+    minus = "·-=≡≣" if unicode else "_-=%&"
+    lines = []
+    for row in plane:
+        cells = []
+        for value in row:
+            if not np.isfinite(value):
+                cells.append("?" if np.isnan(value) else "!")
+                continue
+            value = min(max(value, low), high)
+            scaled = (value - low) / (high - low) if low >= 0 and high > low else abs(value) / span
+            level = min(4, int(scaled * 4.999))
+            cells.append(minus[level] if value < 0 < high and level else shades[level])
+        lines.append("".join(cells))
+    return lines
 
 
 def key_values(facts: Mapping[str, Any], origins: Mapping[str, str]) -> RichTable:

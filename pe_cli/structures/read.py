@@ -14,7 +14,7 @@ from pe_cli.errors import PeError, parameter
 from pe_cli.files.inputs import open_input
 from pe_cli.files.sources import holds_tensors, reading_tensors, split_spec
 from pe_cli.files.text import Opened, opened, unzipped, whole_text
-from pe_cli.signature import Source, require_named
+from pe_cli.signature import Source
 from pe_cli.structures.datasets import GraphDataset, Options, dataset_of_tensors, read_folder
 from pe_cli.structures.edge_lists import read_edge_list
 from pe_cli.structures.forest import Forest, forest_of
@@ -183,7 +183,6 @@ def read_forest(
     with opened(source) as file:
         text = whole_text(file)
         label = file.label
-    require_named(Traces, traces=traces)
     name = _recognised(text, label) if tree_format == "auto" else tree_format
     found = TREE_READERS[name](text, label, values)
     return forest_of(found, label, skip_bad=skip_bad, drop_traces=traces == "drop")

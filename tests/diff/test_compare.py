@@ -29,7 +29,7 @@ def measured(folder: Path, a: NDArray[Any], b: NDArray[Any], **tolerance: Any) -
 
 def table(**options: Any) -> NDArray[np.float32]:
     made: Any = rope(**{"positions": np.arange(512), "dim": 64} | options)
-    return np.asarray(made[next(iter(made))], dtype=np.float32)
+    return np.asarray(next(iter(made.values())), dtype=np.float32)
 
 
 def explained(a: NDArray[Any], b: NDArray[Any]) -> Explanation:

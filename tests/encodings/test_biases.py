@@ -44,7 +44,7 @@ def test_alibi_forms_agree_after_the_softmax() -> None:
 def test_kerple_formula(kernel: str, bidirectional: bool) -> None:
     p, a = np.array([0.5, 2.5, 0.0]), np.array([0.3, 0.0, 1.5])
     got = kerple(
-        PAIRS,
+        distances=PAIRS,
         heads=3,
         kernel=kernel,
         bias_p=p.reshape(3, 1, 1),
@@ -64,10 +64,10 @@ def test_kerple_formula(kernel: str, bidirectional: bool) -> None:
 
 
 def test_kerple_draws_are_repeatable_and_written() -> None:
-    first, again, other = (kerple(PAIRS, heads=4, seed=seed) for seed in (3, 3, 4))
+    first, again, other = (kerple(distances=PAIRS, heads=4, seed=seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(first["bias"], again["bias"])
     assert (first["bias_p"] != other["bias_p"]).any()
-    given = kerple(PAIRS, heads=4, bias_p=first["bias_p"], bias_a=first["bias_a"])
+    given = kerple(distances=PAIRS, heads=4, bias_p=first["bias_p"], bias_a=first["bias_a"])
     np.testing.assert_array_equal(given["bias"], first["bias"])
 
 
@@ -78,9 +78,11 @@ def test_sandwich_is_the_product_of_two_codes(first_index: int, dim: int) -> Non
     angles = TOKENS[:, None] * frequencies
     codes = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
     want = codes @ codes.T / (8 * np.arange(1, 4) / 3)[:, None, None]
-    got = sandwich(PAIRS, heads=3, dim=dim, first_index=first_index, dtype="float64")
+    got = sandwich(distances=PAIRS, heads=3, dim=dim, first_index=first_index, dtype="float64")
     np.testing.assert_allclose(got, want, atol=1e-12)
-    centred = sandwich(PAIRS, heads=3, dim=dim, first_index=first_index, center=True, dtype="float64")
+    centred = sandwich(
+        distances=PAIRS, heads=3, dim=dim, first_index=first_index, center=True, dtype="float64"
+    )
     np.testing.assert_allclose(np.diagonal(centred, axis1=1, axis2=2), 0, atol=1e-12)
 
 
@@ -119,7 +121,7 @@ def test_fire_network_is_written_and_gives_the_same_bias() -> None:
 @pytest.mark.parametrize("function", [alibi, fire])
 def test_one_query_is_its_row(function) -> None:
     whole, row = (function(queries, TOKENS, heads=3) for queries in (TOKENS, TOKENS[4:5]))
-    whole, row = (np.asarray(t["bias"] if isinstance(t, dict) else t) for t in (whole, row))
+    whole, row = (np.asarray(t.get("bias", t)) for t in (whole, row))
     np.testing.assert_array_equal(row[:, 0], whole[:, 4])
 
 
@@ -132,13 +134,13 @@ def test_one_query_is_its_row(function) -> None:
         lambda: alibi(TOKENS, TOKENS, heads=2, form="key", bidirectional=False),
         lambda: alibi(TOKENS[-1:], TOKENS, heads=2, form="key"),
         lambda: alibi(TOKENS + 1, TOKENS, heads=2, form="mpt"),
-        lambda: kerple(PAIRS, heads=2, bias_p=np.ones(2)),
-        lambda: kerple(PAIRS, heads=2, bias_p=np.ones(3), bias_a=np.ones(3)),
-        lambda: kerple(PAIRS, heads=0),
-        lambda: kerple(PAIRS, heads=2, bias_p=np.ones(2), bias_a=np.ones(2), seed=0),
+        lambda: kerple(distances=PAIRS, heads=2, bias_p=np.ones(2)),
+        lambda: kerple(distances=PAIRS, heads=2, bias_p=np.ones(3), bias_a=np.ones(3)),
+        lambda: kerple(distances=PAIRS, heads=0),
+        lambda: kerple(distances=PAIRS, heads=2, bias_p=np.ones(2), bias_a=np.ones(2), seed=0),
         lambda: fire(TOKENS, TOKENS, heads=2, hidden_weight=np.ones((4, 1)), seed=0),
-        lambda: sandwich(PAIRS, heads=2, dim=7),
-        lambda: sandwich(PAIRS, heads=2, first_index=2),
+        lambda: sandwich(distances=PAIRS, heads=2, dim=7),
+        lambda: sandwich(distances=PAIRS, heads=2, first_index=2),
         lambda: fire(TOKENS, TOKENS, heads=2, hidden_weight=np.ones((4, 1))),
         lambda: fire(TOKENS, TOKENS, heads=2, threshold=0.0),
         lambda: fire(TOKENS, TOKENS, heads=2, width=0),

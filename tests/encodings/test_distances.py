@@ -9,7 +9,7 @@ from pe_cli.encodings.contextual import cope, fox, global_tokens
 from pe_cli.encodings.distances import head_table, over_distances
 from pe_cli.encodings.mixed import deberta, tupe
 from pe_cli.encodings.position_ids import position_ids
-from pe_cli.encodings.relative import shaw, transformer_xl
+from pe_cli.encodings.relative import shaw, t5, transformer_xl
 from pe_cli.encodings.sparse import axial, sparse_transformer
 from pe_cli.encodings.windows import swin
 from pe_cli.errors import PeError
@@ -39,8 +39,8 @@ def test_sparse_distances_are_taken_one_by_one() -> None:
 
 def test_one_distance_and_unsigned_ones() -> None:
     assert over_distances(lambda d: np.stack([d, 2 * d]), np.array(3)).tolist() == [3, 6]
-    right = np.array([0, 1, 200], np.uint8)
-    np.testing.assert_array_equal(over_distances(np.negative, right), [0, -1, -200])
+    right = np.array([1, 1, 200], np.uint8)
+    np.testing.assert_array_equal(t5(distances=right, bidirectional=False), [0, 0, 0])
     few = TOKENS[:4].astype(np.uint8)
     np.testing.assert_array_equal(alibi(few, few, heads=2), alibi(TOKENS[:4], TOKENS[:4], heads=2))
 
@@ -49,7 +49,7 @@ def test_head_table_finds_its_rows() -> None:
     table = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(head_table(table, 3, rows_are="rows"), table)
     np.testing.assert_array_equal(head_table(table, 2, rows_are="rows"), table.T)
-    with pytest.raises(PeError, match="one side must be 5, the buckets"):
+    with pytest.raises(PeError, match="one of its axes must be 5, the buckets"):
         head_table(table, 5, rows_are="the buckets")
 
 
@@ -95,13 +95,13 @@ def test_positions_may_be_lists_or_unsigned(function) -> None:
     ("call", "message"),
     [
         (lambda: alibi(TOKENS, TOKENS, heads=2, form="keys"), "no form 'keys'; did you mean 'key'"),
-        (lambda: kerple(TOKENS, heads=2, kernel="logs"), "no kernel 'logs'"),
+        (lambda: kerple(distances=TOKENS, heads=2, kernel="logs"), "no kernel 'logs'"),
         (lambda: sinusoidal(TOKENS, 8, compute="float16"), "did you mean 'float32'"),
         (lambda: timestep(TOKENS, 8, compute="float16"), "did you mean 'float32'"),
         (lambda: rope(TOKENS, 8, compute="float16"), "did you mean 'float32'"),
         (lambda: rope(TOKENS, 8, scaling="longrope", original_len=8, policy="longer"), "no policy 'longer'"),
         (lambda: transformer_xl(TOKENS, dim=4, style="xl-net"), "no style 'xl-net'; did you mean 'xlnet'"),
-        (lambda: shaw(TOKENS, numbering="etcetera"), "no numbering 'etcetera'"),
+        (lambda: shaw(distances=TOKENS, numbering="etcetera"), "no numbering 'etcetera'"),
         (lambda: swin(window=(2, 2), version="v3"), "no version 'v3'"),
         (lambda: deberta(TOKENS, TOKENS, convention="orignal"), "did you mean 'original'"),
         (lambda: global_tokens(64, scheme="ect"), "no scheme 'ect'"),

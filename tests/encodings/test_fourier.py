@@ -8,7 +8,7 @@ import pytest
 
 from pe_cli.encodings.fourier import fourier
 from pe_cli.errors import PeError
-from pe_cli.signature import Tensors
+from pe_cli.tensors import Tensors
 
 with mpmath.workdps(60):
     PI = +mpmath.pi

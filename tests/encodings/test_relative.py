@@ -14,34 +14,34 @@ PAIRS = np.arange(9)[None, :] - np.arange(7)[:, None]
 @pytest.mark.parametrize("transposed", [False, True])
 def test_t5_expands_a_table_whichever_way_it_lies(transposed: bool) -> None:
     table = np.random.default_rng(0).normal(size=(32, 3))
-    bias = t5(PAIRS, table=table.T if transposed else table, dtype="float64")
+    bias = t5(distances=PAIRS, table=table.T if transposed else table, dtype="float64")
     assert bias.shape == (3, 7, 9)
     np.testing.assert_array_equal(bias, table[t5_buckets(PAIRS)].transpose(2, 0, 1))
 
 
 def test_t5_reads_a_square_table_as_buckets_by_heads_unless_told() -> None:
     table = np.random.default_rng(1).normal(size=(32, 32)).astype(np.float32)
-    np.testing.assert_array_equal(t5(PAIRS, table=table)[:, 0, 0], table[0])
-    np.testing.assert_array_equal(t5(PAIRS, table=table, heads_first=True)[:, 0, 0], table[:, 0])
+    np.testing.assert_array_equal(t5(distances=PAIRS, table=table)[:, 0, 0], table[0])
+    np.testing.assert_array_equal(t5(distances=PAIRS, table=table, heads_first=True)[:, 0, 0], table[:, 0])
 
 
 def test_t5_buckets_of_pairs_are_those_of_their_distances() -> None:
     for pairs in (PAIRS, PAIRS + 1_000_000, PAIRS - 10**12):
-        np.testing.assert_array_equal(t5(pairs, num_buckets=8), t5_buckets(pairs, num_buckets=8))
+        np.testing.assert_array_equal(t5(distances=pairs, num_buckets=8), t5_buckets(pairs, num_buckets=8))
 
 
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (np.zeros((31, 4)), "one side must be 32"),
+        (np.zeros((31, 4)), "one of its axes must be 32"),
         (np.zeros(32), "2 axes"),
-        (np.full((32, 2), np.nan), "nan"),
+        (np.full((32, 2), np.nan), "NaN at"),
         (np.zeros((32, 2), bool), "bool"),
     ],
 )
 def test_t5_refuses_a_table_that_does_not_fit(table: np.ndarray, message: str) -> None:
     with pytest.raises(PeError, match=message):
-        t5(PAIRS, table=table)
+        t5(distances=PAIRS, table=table)
 
 
 def test_transformer_xl_rows_are_correctly_rounded_sines_of_the_distance() -> None:
@@ -75,23 +75,36 @@ def test_transformer_xl_rows_do_not_depend_on_their_neighbours() -> None:
 
 
 def test_shaw_clips() -> None:
-    np.testing.assert_array_equal(shaw(np.arange(-4, 5), max_distance=2), [0, 0, 0, 1, 2, 3, 4, 4, 4])
     np.testing.assert_array_equal(
-        shaw(np.arange(-70, 11), max_distance=64, max_right=8), np.clip(np.arange(-70, 11), -64, 8) + 64
+        shaw(distances=np.arange(-4, 5), max_distance=2), [0, 0, 0, 1, 2, 3, 4, 4, 4]
+    )
+    np.testing.assert_array_equal(
+        shaw(distances=np.arange(-70, 11), max_distance=64, max_right=8),
+        np.clip(np.arange(-70, 11), -64, 8) + 64,
     )
 
 
 def test_shaw_numberings() -> None:
     distances = np.arange(-4, 5)
-    assert shaw(distances, max_distance=3, numbering="speecht5").tolist() == [5, 5, 5, 4, 3, 2, 1, 0, 0]
-    assert shaw(distances, max_distance=4, numbering="bert").tolist() == list(range(8, -1, -1))
+    assert shaw(distances=distances, max_distance=3, numbering="speecht5").tolist() == [
+        5,
+        5,
+        5,
+        4,
+        3,
+        2,
+        1,
+        0,
+        0,
+    ]
+    assert shaw(distances=distances, max_distance=4, numbering="bert").tolist() == list(range(8, -1, -1))
     # Row 2 of ETC's ids for six tokens and M = 3.
-    assert shaw(np.arange(6) - 2, max_distance=3, numbering="etc").tolist() == [5, 4, 0, 1, 2, 3]
+    assert shaw(distances=np.arange(6) - 2, max_distance=3, numbering="etc").tolist() == [5, 4, 0, 1, 2, 3]
 
 
 def test_shaw_expands_vectors() -> None:
     table = np.random.default_rng(2).normal(size=(5, 4)).astype(np.float32)
-    vectors = shaw(PAIRS, max_distance=2, table=table)
+    vectors = shaw(distances=PAIRS, max_distance=2, table=table)
     assert vectors.shape == (7, 9, 4)
     np.testing.assert_array_equal(vectors[6, 0], table[0])
     np.testing.assert_array_equal(vectors[3, 4], table[3])
@@ -100,14 +113,14 @@ def test_shaw_expands_vectors() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: shaw(PAIRS, max_distance=0),
-        lambda: shaw(PAIRS, max_distance=2, table=np.zeros((4, 3))),
-        lambda: shaw(PAIRS, max_distance=2, max_right=1, numbering="etc"),
-        lambda: shaw(PAIRS, numbering="shaws"),
-        lambda: shaw(np.array([0.5])),
-        lambda: shaw(PAIRS, dtype="float16"),
-        lambda: t5(PAIRS, dtype="float16"),
-        lambda: t5(PAIRS, heads_first=True),
+        lambda: shaw(distances=PAIRS, max_distance=0),
+        lambda: shaw(distances=PAIRS, max_distance=2, table=np.zeros((4, 3))),
+        lambda: shaw(distances=PAIRS, max_distance=2, max_right=1, numbering="etc"),
+        lambda: shaw(distances=PAIRS, numbering="shaws"),
+        lambda: shaw(distances=np.array([0.5])),
+        lambda: shaw(distances=PAIRS, dtype="float16"),
+        lambda: t5(distances=PAIRS, dtype="float16"),
+        lambda: t5(distances=PAIRS, heads_first=True),
         lambda: transformer_xl(np.arange(3), dim=7),
         lambda: transformer_xl(np.arange(3), dim=8, clamp_len=0),
         lambda: transformer_xl(np.zeros((3, 2)), dim=8),
@@ -131,7 +144,7 @@ def test_t5_equals_transformers() -> None:
             want = attention.compute_bias(150, 150)[0].numpy()
         pairs = np.arange(150)[None, :] - np.arange(150)[:, None]
         table = attention.relative_attention_bias.weight.detach().numpy()
-        np.testing.assert_array_equal(t5(pairs, table=table, bidirectional=not decoder), want)
+        np.testing.assert_array_equal(t5(distances=pairs, table=table, bidirectional=not decoder), want)
 
 
 @pytest.mark.interop
@@ -170,4 +183,6 @@ def test_speecht5_vectors_equal_transformers() -> None:
     want = layer(torch.zeros(1, 9, 6)).detach().numpy()
     pairs = np.arange(9)[None, :] - np.arange(9)[:, None]
     table = layer.pe_k.weight.detach().numpy()
-    np.testing.assert_array_equal(shaw(pairs, max_distance=3, numbering="speecht5", table=table), want)
+    np.testing.assert_array_equal(
+        shaw(distances=pairs, max_distance=3, numbering="speecht5", table=table), want
+    )

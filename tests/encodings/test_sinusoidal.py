@@ -10,7 +10,7 @@ from pe_cli.encodings.sinusoidal import ALIASES, NAMES, STYLES, sinusoidal, time
 from pe_cli.encodings.sinusoidal_grid import GRID_STYLES
 from pe_cli.errors import PeError
 from pe_cli.numerics.dtypes import FLOATS, numpy_dtype, round_to
-from pe_cli.signature import Tensors
+from pe_cli.tensors import Tensors
 
 GRIDS = {name: (2, 3, 4) if name == "cogvideox" else (3, 5) for name in GRID_STYLES}
 
@@ -247,8 +247,8 @@ def test_every_alias_leads_to_a_style_and_hides_none() -> None:
         (8, {"grid": (2, 3)}, "grid is for the styles of a grid"),
         (8, {"normalize": True}, "normalize is for the styles of a grid"),
         (8, {"style": "mae"}, "style mae is for a grid"),
-        (8, {"style": "cogvideox", "grid": (2, 3)}, "3 axes, the grid has 2"),
-        (6, {"style": "mae", "grid": (2, 3)}, "multiple of 4, not 6"),
+        (8, {"style": "cogvideox", "grid": (2, 3)}, "grid 2x3: style cogvideox is for 3 axes"),
+        (6, {"style": "mae", "grid": (2, 3)}, "dim 6: style mae needs a multiple of 4"),
         (8, {"style": "mae", "grid": (2, 3), "normalize": True}, "normalize is for styles detr"),
         (8, {"style": "mae", "grid": (2, 3), "padding_idx": 1}, "no padding row"),
         (8, {"style": "mae", "grid": (2, 3), "compute": "float32"}, "computed in float64"),

@@ -87,7 +87,7 @@ def test_children_beyond_the_width():
     assert clipped["tree"][:, :2].tolist() == [[0, 0], [1, 0], [0, 1], [0, 1], [0, 1], [1, 0]]
     assert clipped.facts["nodes_beyond_width"] == 2
     assert clipped.facts["nodes_colliding"] == 3
-    assert "2 nodes are children beyond --max-width 2" in clipped.warnings[0]
+    assert "2 nodes are children beyond max_width 2" in clipped.warnings[0]
     dropped = tree(WIDE, max_width=2, wide="drop")
     assert dropped["tree"][3:5, :2].tolist() == [[0, 0], [0, 0]]
     with pytest.raises(PeError, match="node 3 is child 2"):
@@ -235,5 +235,5 @@ def test_dependency_of_several_sentences():
 
 def test_one_is_no_plural():
     warnings = tree([2, 0, 2, 2], max_width=2).warnings
-    assert warnings[0] == "1 node is a child beyond --max-width 2: counted as the last branch"
+    assert warnings[0] == "1 node is a child beyond max_width 2: counted as the last branch"
     assert tree([2, 0, 2, 1], scheme="depth", max_depth=1).warnings[0].startswith("1 node lies deeper")

@@ -147,7 +147,7 @@ ENCODINGS: Cases = [
     ("gen learned --positions 0.5 --dim 8", "a learned table has whole"),
     ("gen learned --positions @edge_index.npy --dim 8", "a learned table has positions"),
     ("gen learned --len 4 --dim 8 --seed 1000000000000000000000", "--seed 1000000000000000000000"),
-    ("gen t5", "which pairs? Give --len N,"),
+    ("gen t5", "which pairs? Give --len,"),
     ("gen t5 --len 4 --num-buckets 0", "--num-buckets 0"),
     ("gen t5 --len 4 --num-buckets 3", "--num-buckets 3"),
     ("gen t5 --len 4 --max-distance 1", "--max-distance 1"),

@@ -353,7 +353,7 @@ def test_deberta_and_shaw() -> None:
     told = known(deberta_buckets(np.arange(-511, 512)))
     assert (told["position_buckets"], told["max_relative_positions"]) == (256, 512)
     square = np.arange(40)[None, :] - np.arange(40)[:, None]
-    assert known(shaw(square, max_distance=16))["max_distance"] == 16
+    assert known(shaw(distances=square, max_distance=16))["max_distance"] == 16
 
 
 def test_swin_windows() -> None:

@@ -18,14 +18,16 @@ from pe_cli.encodings.graph.traversal import hops
 from pe_cli.encodings.graph.walks import rounded
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import smallest_integer
-from pe_cli.signature import Tensors
+from pe_cli.signature import encoding
 from pe_cli.structures import GraphLike, as_graph
 from pe_cli.structures.graph import need_scipy
+from pe_cli.tensors import Tensors
 
 FOSTER = 1e-3  # how far a sum of shares, n - 1, may be off
 DENSE = 1000  # nodes of a component up to which lengths are found without scipy
 
 
+@encoding
 def shortest_path(
     graph: GraphLike, *, weighted: bool = False, limit: int | None = None, unreachable: int = -1
 ) -> Tensors:
@@ -88,6 +90,7 @@ def shortest_path(
     return of_pairs(graph, "distance", table, facts, ())
 
 
+@encoding
 def resistance_distance(graph: GraphLike, *, commute: bool = False) -> Tensors:
     """The electrical resistance between every two nodes, an edge of weight w being a resistor of 1 / w.
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pe_cli.encodings.graph.members import PairTable
 from pe_cli.errors import PeError, parameter
 from pe_cli.memory import require_memory
-from pe_cli.signature import Tensors
 from pe_cli.structures import Graph
 from pe_cli.structures.graph import SparseRows
+from pe_cli.tensors import Tensors
 
 LARGEST_EXPONENT = 85.0  # of e; float32 ends at 88
 MOST_NAMES = 1 << 25  # characters of node names that a file's header takes

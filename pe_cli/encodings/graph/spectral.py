@@ -22,8 +22,9 @@ from pe_cli.encodings.graph.solvers import (
 from pe_cli.encodings.graph.spectra import MOST_WHOLE, Columns, Finish, Multiplet, Order, Spectra
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.numerics.randomness import uniform_rows
-from pe_cli.signature import Tensors, require_named
+from pe_cli.signature import encoding
 from pe_cli.structures import Graph, GraphLike, as_graph
+from pe_cli.tensors import Tensors
 
 Sign: TypeAlias = Literal["max-abs", "first", "random"]
 VectorNorm: TypeAlias = Literal["l2", "l1", "abs-max", "wavelength"]
@@ -62,6 +63,7 @@ PADDING = {"zero": 0.0, "nan": float("nan")}
 LARGEST_Q = 1e6
 
 
+@encoding
 def laplacian(
     graph: GraphLike,
     k: int,
@@ -117,12 +119,6 @@ def laplacian(
     """
     graph = as_graph(graph)
     require_nodes(graph, k)
-    require_named(Norm, norm=norm)
-    require_named(Drop, drop=drop)
-    require_named(Parted, components=components)
-    _check_choices(isolated, multiplet, pad, solver)
-    require_named(Sign, sign=sign)
-    require_named(VectorNorm, vec_norm=vec_norm)
     if seed is not None and sign != "random":
         raise PeError(f"{parameter('seed')} {seed}: only {parameter('sign')} random draws")
     _check_isolated(isolated, norm)
@@ -173,6 +169,7 @@ def _beyond_first(null: Order, spectra: Spectra) -> Order:
     return np.asarray(null[np.concatenate([[False], groups[1:] == groups[:-1]])[: len(null)]])
 
 
+@encoding
 def magnetic(
     graph: GraphLike,
     k: int,
@@ -223,11 +220,6 @@ def magnetic(
     """
     graph = as_graph(graph)
     require_nodes(graph, k)
-    require_named(Potential, q_mode=q_mode)
-    require_named(MagneticNorm, norm=norm)
-    require_named(Convention, convention=convention)
-    require_named(Parts, parts=parts)
-    _check_choices(isolated, multiplet, pad, solver)
     if not abs(q) <= LARGEST_Q:
         raise PeError(f"{parameter('q')} {q:g}: give a number of turns, at most {LARGEST_Q:g} in size")
     _check_isolated(isolated, norm)
@@ -285,13 +277,6 @@ def _columns(
         f"{parameter('k')} {k} cuts an eigenspace of more than {3 * spectra.count} dimensions: "
         f"{parameter('multiplet')} warn takes a part of it"
     )
-
-
-def _check_choices(isolated: Isolated, multiplet: Multiplet, pad: Pad, solver: Solver) -> None:
-    require_named(Isolated, isolated=isolated)
-    require_named(Multiplet, multiplet=multiplet)
-    require_named(Pad, pad=pad)
-    require_named(Solver, solver=solver)
 
 
 def _check_isolated(isolated: Isolated, norm: str) -> None:

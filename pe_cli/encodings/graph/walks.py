@@ -21,9 +21,10 @@ from pe_cli.encodings.graph.results import (
 from pe_cli.errors import PeError, parameter
 from pe_cli.memory import require_memory
 from pe_cli.progress import step
-from pe_cli.signature import Floats, Ints, Tensors, require_named
+from pe_cli.signature import Floats, Ints, encoding
 from pe_cli.structures import Graph, GraphLike, as_graph
 from pe_cli.structures.graph import SparseRows, need_scipy
+from pe_cli.tensors import Tensors
 
 Loops: TypeAlias = Literal["keep", "drop"]
 Pairs: TypeAlias = Literal["sparse", "dense"]
@@ -39,6 +40,7 @@ HALFWAY_BITS = 268435457.0  # 2^28 + 1: Veltkamp's splitting keeps 53 - 28 bits
 LAST_BITS = 2.0**-45
 
 
+@encoding
 def random_walk(
     graph: GraphLike,
     steps: int | None = None,
@@ -115,6 +117,7 @@ def random_walk(
     return of_nodes(graph, {"random_walk": found}, {"nodes_without_edge_onwards": ends}, warnings)
 
 
+@encoding
 def rrwp(
     graph: GraphLike,
     steps: int,
@@ -157,7 +160,6 @@ def rrwp(
     PeError
         For steps < 1, a graph without nodes, negative weights, or more memory than there is.
     """
-    require_named(Pairs, form=form)
     _taken(steps, None, ppr)
     width = steps + len(ppr or ())
     graph, adjacency = _walked(graph, width, loops)
@@ -192,6 +194,7 @@ def rrwp(
 rrwp.only_whole = ("form", "sparse")  # type: ignore[attr-defined]  # the number of pairs is not known beforehand
 
 
+@encoding
 def heat_kernel(
     graph: GraphLike, times: Floats, *, norm: HeatNorm = "none", drop: Modes = "zeros", space_dim: int = 0
 ) -> Tensors:
@@ -228,8 +231,6 @@ def heat_kernel(
     """
     graph = as_graph(graph)
     require_nodes(graph, len(times), "times")
-    require_named(HeatNorm, norm=norm)
-    require_named(Modes, drop=drop)
     for time in times:
         if not time > 0:
             raise PeError(f"{parameter('times')} {time:g}: give times above 0")
@@ -291,7 +292,7 @@ def _taken(steps: int | None, times: Ints | None, ppr: Floats | None) -> tuple[i
             raise PeError(
                 f"{parameter('times')} {','.join(map(str, times))}: give numbers of steps from 1 on"
             )
-        return times
+        return tuple(times)
     if steps is None:
         if ppr:
             return ()
@@ -305,7 +306,6 @@ def _walked(given: GraphLike, columns: int, loops: Loops) -> tuple[Graph, Sparse
     """The graph and the weights along which to walk, checked."""
     graph = as_graph(given)
     require_nodes(graph, columns, "steps")
-    require_named(Loops, loops=loops)
     adjacency = graph.adjacency if loops == "keep" else graph.adjacency.without_loops()
     require_weights(graph, adjacency)
     return graph, adjacency

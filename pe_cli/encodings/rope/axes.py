@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pe_cli.encodings.rope.rules import Decimals
 from pe_cli.encodings.rope.scaling import DEFAULT_BASE
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.kernels import PRECISE, TWO_PI, as_decimal, rotations
 from pe_cli.positions import spell
 
@@ -51,17 +51,19 @@ def coordinates(
             )
         return where
     if where.ndim != 1:
-        raise PeError(f"positions have shape {where.shape}; give (n,) or (n, {axes})")
+        raise PeError(f"{parameter('positions')} have shape {where.shape}; give (n,) or (n, {axes})")
     if grid is None:
         if not text:
-            raise PeError(f"this encoding has {axes} axes: give --grid, or positions with {axes} coordinates")
+            raise PeError(
+                f"this encoding has {axes} axes: give {parameter('grid')}, or positions with {axes} coordinates"
+            )
         return np.repeat(where[:, None], axes, axis=1)
     shape = padded(grid, axes)
     cells = int(np.prod(shape))
     outside = (where < 0) | (where >= cells + class_row) | (where != np.floor(where))
     if outside.any():
         raise PeError(
-            f"position {where[outside][0]} is not a row of --grid {spell(grid, 'x')}, which has {cells}"
+            f"position {where[outside][0]} is not a row of {parameter('grid')} {spell(grid, 'x')}, which has {cells}"
         )
     found = np.unravel_index(np.minimum(where, cells - 1).astype(np.int64), shape)
     return np.stack(found[::-1] if x_first else found, axis=1)
@@ -93,7 +95,9 @@ def turning_blocks(
 
 def padded(grid: Grid, axes: int) -> Grid:
     if len(grid) > axes:
-        raise PeError(f"--grid {spell(grid, 'x')} has {len(grid)} axes; this encoding has {axes}")
+        raise PeError(
+            f"{parameter('grid')} {spell(grid, 'x')} has {len(grid)} axes; this encoding has {axes}"
+        )
     return (1,) * (axes - len(grid)) + tuple(grid)
 
 
@@ -143,7 +147,7 @@ class Plan:
     def frequencies(self) -> Decimals:
         """(m,) radians per unit of the changed coordinate."""
         if not 0 < self.base < math.inf:
-            raise PeError(f"--base {self.base:g} is not a positive number")
+            raise PeError(f"{parameter('base')} {self.base:g} is not a positive number")
         logarithm = PRECISE.ln(as_decimal(self.base))
         return tuple(self._frequency(pair, logarithm) for pair in self.pairs)
 
@@ -172,7 +176,8 @@ def _series(axis: int, width: int) -> list[Pair]:
 def _quarter(dim: int, style: str) -> int:
     if dim % 4:
         raise PeError(
-            f"axis style {style} gives half of the width to each of two axes: --dim {dim} is no multiple of 4"
+            f"{parameter('axis_style')} {style} gives half of the width to each of two axes: {parameter('dim')} {dim} "
+            "is no multiple of 4"
         )
     return dim // 2
 
@@ -248,7 +253,9 @@ def _timm(style: str, order: tuple[int, int], offset: int) -> Callable[..., Plan
 def _rescaled(plan: Plan, style: str, grid: Grid, ref_grid: Grid, offset: int = 0) -> Plan:
     """The plan with the cells of `grid` measured in those of `ref_grid`; both in the order of the coordinates."""
     if len(ref_grid) != 2:
-        raise PeError(f"--ref-grid {spell(ref_grid, 'x')} has {len(ref_grid)} axes; {style} has 2")
+        raise PeError(
+            f"{parameter('ref_grid')} {spell(ref_grid, 'x')} has {len(ref_grid)} axes; {style} has 2"
+        )
     gains = (PRECISE.divide(Decimal(r), Decimal(n)) for n, r in zip(grid, ref_grid, strict=True))
     changes = tuple(Change(offset=offset, gain=gain) for gain in gains)
     return replace(plan, changes=changes, float32_recipe=False, measures_grid=True)
@@ -257,7 +264,7 @@ def _rescaled(plan: Plan, style: str, grid: Grid, ref_grid: Grid, offset: int = 
 def _vjepa2(dim: int, base: float, **_: Any) -> Plan:
     block = dim // 3 // 2
     if not block:
-        raise PeError(f"axis style vjepa2 needs --dim of at least 6, not {dim}")
+        raise PeError(f"{parameter('axis_style')} vjepa2 needs {parameter('dim')} of at least 6, not {dim}")
     rest = dim // 2 - 3 * block
     pairs = [pair for axis in range(3) for pair in _series(axis, 2 * block)] + [Pair(0, None)] * rest
     columns = _repeated_by_block([block, block, block, rest])
@@ -268,7 +275,8 @@ def _qwen_image(dim: int, base: float, *, grid: Grid | None, axes: Grid | None, 
     plan = _concatenated(dim, base, axes or _default_axes("qwen-image", dim, (16, 56, 56), 128), "complex")
     if plan.axes != 3:
         raise PeError(
-            f"--axes {spell(axes or ())} are {plan.axes}; axis style qwen-image has 3: frame, row, column"
+            f"{parameter('axes')} {spell(axes or ())} are {plan.axes}; {parameter('axis_style')} qwen-image has 3: "
+            "frame, row, column"
         )
     if grid is None:
         return replace(plan, text=True)
@@ -279,7 +287,7 @@ def _qwen_image(dim: int, base: float, *, grid: Grid | None, axes: Grid | None, 
 def _ltx(dim: int, base: float, **_: Any) -> Plan:
     steps = dim // 6
     if steps < 2:
-        raise PeError(f"axis style ltx needs --dim of at least 12, not {dim}")
+        raise PeError(f"{parameter('axis_style')} ltx needs {parameter('dim')} of at least 12, not {dim}")
     dead = [Pair(0, None)] * ((dim - 6 * steps) // 2)
     rising = [Pair(axis, Fraction(-j, steps - 1)) for j in range(steps) for axis in range(3)]
     quarter = PRECISE.divide(TWO_PI, Decimal(4))
@@ -297,9 +305,11 @@ def _fixed_axes(style: str, native: str, split: Callable[[int], Grid]) -> Callab
 def _concatenated(dim: int, base: float, axes: Grid, native: str = "adjacent") -> Plan:
     """A one-axis encoding of its own for each axis, side by side."""
     if any(width < 2 or width % 2 for width in axes):
-        raise PeError(f"--axes {spell(axes)}: every axis needs an even width of at least 2")
+        raise PeError(f"{parameter('axes')} {spell(axes)}: every axis needs an even width of at least 2")
     if sum(axes) != dim:
-        raise PeError(f"--axes {spell(axes)} add up to {sum(axes)}, but --dim is {dim}")
+        raise PeError(
+            f"{parameter('axes')} {spell(axes)} add up to {sum(axes)}, but {parameter('dim')} is {dim}"
+        )
     pairs = [pair for axis, width in enumerate(axes) for pair in _series(axis, width)]
     return Plan(tuple(pairs), len(axes), base, native, facts={"axes": list(axes)})
 
@@ -307,7 +317,8 @@ def _concatenated(dim: int, base: float, axes: Grid, native: str = "adjacent") -
 def _default_axes(style: str, dim: int, axes: Grid, width: int) -> Grid:
     if dim != width:
         raise PeError(
-            f"axis style {style} has axes {spell(axes)} at --dim {width}; for --dim {dim} give --axes"
+            f"{parameter('axis_style')} {style} has axes {spell(axes)} at {parameter('dim')} {width}; for "
+            f"{parameter('dim')} {dim} give {parameter('axes')}"
         )
     return axes
 
@@ -360,9 +371,9 @@ STYLES: dict[str, Style] = {
         _gemma4, 100.0, "Gemma-4 vision: x, then y (its position ids are x, y), each a half by itself"
     ),
     "sam": Style(
-        _sam, DEFAULT_BASE, "SAM 2, SAM 3, EdgeTAM: x, then y; --ref-grid rescales (global layers of SAM 3)"
+        _sam, DEFAULT_BASE, "SAM 2, SAM 3, EdgeTAM: x, then y; ref_grid rescales (global layers of SAM 3)"
     ),
-    "eva02": Style(_timm("eva02", (0, 1), 0), DEFAULT_BASE, "EVA-02 in timm; --ref-grid rescales"),
+    "eva02": Style(_timm("eva02", (0, 1), 0), DEFAULT_BASE, "EVA-02 in timm; ref_grid rescales"),
     "pe-vision": Style(
         _timm("pe-vision", (1, 0), 1), DEFAULT_BASE, "Perception Encoder in timm: columns first, from 1"
     ),
@@ -419,18 +430,19 @@ def axial_plan(
 ) -> Plan:
     """The plan of a published style, or of `axes` side by side."""
     if dim % 2 or dim < 2:
-        raise PeError(f"--dim {dim}: a rotary width is an even number of channels")
+        raise PeError(f"{parameter('dim')} {dim}: a rotary width is an even number of channels")
     if ref_grid is not None and style not in WITH_REF_GRID:
-        raise PeError(f"--ref-grid belongs to axis styles {' and '.join(sorted(WITH_REF_GRID))}")
+        styles = " and ".join(sorted(WITH_REF_GRID))
+        raise PeError(f"{parameter('ref_grid')} belongs to {parameter('axis_style')} {styles}")
     if style is None:
         if axes is None:
-            raise PeError("give --axes or --axis-style")
+            raise PeError(f"give {parameter('axes')} or {parameter('axis_style')}")
         return _concatenated(dim, DEFAULT_BASE if base is None else base, axes)
-    if style not in STYLES:
-        raise no_such("axis style", style, (*STYLES, *ALIASES))
     known = STYLES[style]
     if axes is not None and style not in WITH_AXES:
-        raise PeError(f"axis style {style} has its own division of the width: leave --axes out")
+        raise PeError(
+            f"{parameter('axis_style')} {style} has its own division of the width: leave {parameter('axes')} out"
+        )
     plan = known.build(dim, known.base if base is None else base, grid=grid, axes=axes, ref_grid=ref_grid)
     return replace(plan, facts={**plan.facts, "axis_style": style, "model": known.source})
 
@@ -451,10 +463,10 @@ def section_axes(sections: Grid, pairs: int, order: str) -> tuple[int, ...]:
     ernie : rows and columns alternate in the first sections[0] + sections[1] pairs, time has the rest.
     """
     if any(size < 0 for size in sections):
-        raise PeError(f"--sections {spell(sections)}: a section is a number of pairs")
+        raise PeError(f"{parameter('sections')} {spell(sections)}: a section is a number of pairs")
     if sum(sections) != pairs:
         raise PeError(
-            f"--sections {spell(sections)} add up to {sum(sections)} pairs, but the rotary width has {pairs}"
+            f"{parameter('sections')} {spell(sections)} add up to {sum(sections)} pairs, but the rotary width has {pairs}"
         )
     if order == "chunked":
         return tuple(axis for axis, size in enumerate(sections) for _ in range(size))
@@ -463,7 +475,7 @@ def section_axes(sections: Grid, pairs: int, order: str) -> tuple[int, ...]:
         return tuple(i % count if i < count * sections[i % count] else 0 for i in range(pairs))
     if len(sections) != 3 or sections[0] != sections[1]:
         raise PeError(
-            f"--sections {spell(sections)}: ERNIE's are rows, columns (as many) and time, such as 22,22,20"
+            f"{parameter('sections')} {spell(sections)}: ERNIE's are rows, columns (as many) and time, such as 22,22,20"
         )
     spatial = sections[0] + sections[1]
     return tuple(1 + i % 2 if i < spatial else 0 for i in range(pairs))
@@ -471,7 +483,12 @@ def section_axes(sections: Grid, pairs: int, order: str) -> tuple[int, ...]:
 
 def _sized(style: str, grid: Grid | None, axes: int) -> Grid:
     if grid is None:
-        raise PeError(f"axis style {style} measures positions against the grid: give --grid, such as 16x16")
+        raise PeError(
+            f"{parameter('axis_style')} {style} measures positions against the grid: give {parameter('grid')}, such as "
+            "16x16"
+        )
     if len(grid) != axes:
-        raise PeError(f"--grid {spell(grid, 'x')} has {len(grid)} axes; axis style {style} has {axes}")
+        raise PeError(
+            f"{parameter('grid')} {spell(grid, 'x')} has {len(grid)} axes; axis style {style} has {axes}"
+        )
     return grid

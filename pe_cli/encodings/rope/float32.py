@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pe_cli.encodings.rope.scaling import Frequencies, canonical, frequencies, given_options
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.float32 import Float32, f32, power
 
 Powers: TypeAlias = Callable[[float | np.float32], Float32]
@@ -123,7 +123,8 @@ def _frequencies32(dim: int, base: float, scaling: str, given: tuple[tuple[str, 
     exact = frequencies(dim, base=base, scaling=scaling, **options)
     if scaling not in _RECIPES:
         raise PeError(
-            f"no framework's float32 recipe is known for scaling {scaling}: leave --compute at exact"
+            f"no framework's float32 recipe is known for {parameter('scaling')} {scaling}: leave "
+            f"{parameter('compute')} at exact"
         )
     w = _RECIPES[scaling](lambda theta: plain_powers(theta, exact.width), base, exact, options)
     w.flags.writeable = False
@@ -131,5 +132,5 @@ def _frequencies32(dim: int, base: float, scaling: str, given: tuple[tuple[str, 
 
 
 def frequencies32(dim: int, *, base: float, scaling: str = "none", **options: Any) -> Float32:
-    """(m,) the frequencies as transformers has them in float32; arguments as for `rope_scaling.frequencies`."""
+    """(m,) the frequencies as transformers has them in float32; arguments as for `scaling.frequencies`."""
     return _frequencies32(dim, float(base), canonical(scaling), given_options(options))

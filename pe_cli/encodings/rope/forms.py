@@ -16,13 +16,14 @@ from pe_cli.encodings.rope import layouts as rope_layouts
 from pe_cli.encodings.rope.axes import Plan, axial_plan, coordinates, section_axes, turning_blocks
 from pe_cli.encodings.rope.float32 import frequencies32, inverse
 from pe_cli.encodings.rope.scaling import DEFAULT_BASE, Frequencies, frequencies
-from pe_cli.errors import PeError
-from pe_cli.numerics.dtypes import round_to
+from pe_cli.errors import PeError, parameter
+from pe_cli.numerics.dtypes import ElementType, round_to
 from pe_cli.numerics.float32 import Float32, cos_sin, power
 from pe_cli.numerics.kernels import rotation_blocks
-from pe_cli.signature import Tensors
+from pe_cli.tensors import Tensors
 
 PAIRS_AT_ONCE = 16384
+_SEVERAL_AXES = f"{parameter('sections')}, {parameter('axes')} or {parameter('axis_style')}"
 
 
 @dataclass(frozen=True)
@@ -47,21 +48,20 @@ class Form:
     def check_layout(self, layout: str) -> None:
         if self.plan is not None and self.plan.only_half and layout != "half":
             raise PeError(
-                f"axis style {self.facts['axis_style']} is not a rotation of pairs: only --layout half holds it"
+                f"{parameter('axis_style')} {self.facts['axis_style']} is not a rotation of pairs: only "
+                f"{parameter('layout')} half holds it"
             )
 
     def coordinates(self, positions: NDArray[Any], grid: tuple[int, ...] | None) -> NDArray[Any]:
         """(n,) positions, or (n, axes) coordinates as the frequencies want them."""
         if self.axis_of is None:
             if positions.ndim != 1:
-                raise PeError(
-                    f"positions of {positions.shape[-1]} axes need --sections, --axes or --axis-style"
-                )
+                raise PeError(f"{parameter('positions')} of {positions.shape[-1]} axes need {_SEVERAL_AXES}")
             if grid is not None:
-                raise PeError("--grid needs --sections, --axes or --axis-style")
+                raise PeError(f"{parameter('grid')} needs {_SEVERAL_AXES}")
             return positions
         if positions.ndim == 2 and grid is not None and not (self.plan and self.plan.measures_grid):
-            raise PeError("--grid is for row numbers; these positions are coordinates already")
+            raise PeError(f"{parameter('grid')} is for row numbers; these positions are coordinates already")
         if self.plan is None:
             return coordinates(positions, self.axes, grid, text=True)
         where = coordinates(
@@ -98,12 +98,14 @@ class Form:
             z *= amplitude
             yield slice(start, start + len(part)), z
 
-    def constants(self, layout: str, dtype: str) -> Tensors:
+    def constants(self, layout: str, dtype: ElementType) -> Tensors:
         if self.plan is not None and layout != "inv-freq":
-            raise PeError(f"--layout {layout} knows one axis: use inv-freq, or a table")
+            raise PeError(f"{parameter('layout')} {layout} knows one axis: use inv-freq, or a table")
         if self.in_float32 is not None:
             if layout != "inv-freq":
-                raise PeError(f"--layout {layout} has no float32 recipe: leave --compute at exact")
+                raise PeError(
+                    f"{parameter('layout')} {layout} has no float32 recipe: leave {parameter('compute')} at exact"
+                )
             tensors = {"inv_freq": round_to(self.in_float32, dtype)}
         else:
             tensors = rope_layouts.constant(layout, self.spectrum, dtype)
@@ -130,7 +132,7 @@ def shared_form(
     """One frequency vector, for one axis or divided into sections."""
     theta = DEFAULT_BASE if base is None else base
     if dim % 2 or dim < 2:
-        raise PeError(f"--dim {dim}: a rotary width is an even number of channels")
+        raise PeError(f"{parameter('dim')} {dim}: a rotary width is an even number of channels")
     spectrum = frequencies(dim, base=theta, scaling=scaling, **dict(given))
     pairs = len(spectrum.inv_freq)
     facts = {
@@ -142,12 +144,16 @@ def shared_form(
     axis_of = None
     if sections is not None:
         if style is not None and interleaved:
-            raise PeError(f"axis style {style} orders its sections itself: leave --interleave-sections out")
+            raise PeError(
+                f"{parameter('axis_style')} {style} orders its sections itself: leave "
+                f"{parameter('interleave_sections')} out"
+            )
         order = rope_axes.SECTION_ORDERS[style] if style else "interleaved" if interleaved else "chunked"
         axis_of = section_axes(sections, pairs, order)
         facts |= {"sections": list(sections), "section_order": order}
     elif interleaved or style is not None:
-        raise PeError(f"{f'axis style {style}' if style else '--interleave-sections'} needs --sections")
+        needs = f"{parameter('axis_style')} {style}" if style else parameter("interleave_sections")
+        raise PeError(f"{needs} needs {parameter('sections')}")
     in_float32 = _recipe32(compute, lambda: frequencies32(dim, base=theta, scaling=scaling, **dict(given)))
     return Form(spectrum, axis_of, len(sections or (0,)), None, in_float32, facts)
 
@@ -175,7 +181,9 @@ def axial_form(
     if plan.changes:
         facts["coordinates"] = [[change.scale, change.offset] for change in plan.changes]
     if compute == "float32" and not plan.float32_recipe:
-        raise PeError(f"no float32 recipe is known for axis style {style}: leave --compute at exact")
+        raise PeError(
+            f"no float32 recipe is known for {parameter('axis_style')} {style}: leave {parameter('compute')} at exact"
+        )
     in_float32 = _recipe32(compute, lambda: _plan32(plan))
     return Form(
         Frequencies(inv_freq, inv_freq, 1.0, dim),

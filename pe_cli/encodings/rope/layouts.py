@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.rope.scaling import Frequencies
-from pe_cli.errors import PeError
-from pe_cli.numerics.dtypes import numpy_dtype, round_into, round_to
+from pe_cli.errors import PeError, parameter
+from pe_cli.numerics.dtypes import ElementType, numpy_dtype, round_into, round_to
 
 Block: TypeAlias = NDArray[np.complex64] | NDArray[np.complex128]
 Blocks: TypeAlias = Iterable[tuple[slice, Block]]
@@ -125,20 +125,21 @@ ALIASES = {
 COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
 
-def empty_tables(layout: str, rows: int, pairs: int, dtype: str) -> dict[str, NDArray[Any]]:
+def empty_tables(layout: str, rows: int, pairs: int, dtype: ElementType) -> dict[str, NDArray[Any]]:
     """The tensors of `layout` for `rows` positions, not yet filled."""
     form = TABLES[layout]
     if form.complex:
         if dtype not in COMPLEX:
             raise PeError(
-                f"--dtype {dtype} has no complex form: use float32 or float64 with --layout {layout}"
+                f"{parameter('dtype')} {dtype} has no complex form: use float32 or float64 with "
+                f"{parameter('layout')} {layout}"
             )
-        dtype = COMPLEX[dtype]
+        dtype = COMPLEX[str(dtype)]
     target = numpy_dtype(dtype)
     return {name: np.empty((rows, form.width * pairs), target) for name in form.tensors}
 
 
-def empty_columns(rows: int, columns: int, dtype: str) -> dict[str, NDArray[Any]]:
+def empty_columns(rows: int, columns: int, dtype: ElementType) -> dict[str, NDArray[Any]]:
     """The tensors of `half` for `fill_columns`."""
     return {name: np.empty((rows, columns), numpy_dtype(dtype)) for name in TABLES["half"].tensors}
 
@@ -158,7 +159,7 @@ def fill_columns(tables: Mapping[str, NDArray[Any]], columns: Columns, blocks: B
         _put(sin, rows, slice(None), z.imag[:, columns])
 
 
-def constant(layout: str, frequencies: Frequencies, dtype: str) -> dict[str, NDArray[Any]]:
+def constant(layout: str, frequencies: Frequencies, dtype: ElementType) -> dict[str, NDArray[Any]]:
     """The one vector of a layout without positions, rounded once from its decimals."""
     form = CONSTANTS[layout]
     exact = np.array([float(value) for value in form.values(frequencies)])

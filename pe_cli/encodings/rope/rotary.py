@@ -16,18 +16,20 @@ from pe_cli.encodings.rope import axes as rope_axes
 from pe_cli.encodings.rope import layouts as rope_layouts
 from pe_cli.encodings.rope import rules as rope_rules
 from pe_cli.encodings.rope.forms import axial_form, shared_form
-from pe_cli.encodings.rope.rules import Policy, option
-from pe_cli.encodings.rope.scaling import DEFAULT_BASE, canonical, given_options
-from pe_cli.errors import PeError, no_such
-from pe_cli.numerics.dtypes import largest
+from pe_cli.encodings.rope.rules import Policy
+from pe_cli.encodings.rope.scaling import DEFAULT_BASE, given_options
+from pe_cli.errors import PeError, parameter
+from pe_cli.numerics.dtypes import ElementType, largest
 from pe_cli.numerics.kernels import geometric, rotation_blocks
-from pe_cli.signature import Array, Choice, Compute, DTypeName, Grid, Ints, Positions, Tensors, require_named
+from pe_cli.signature import Array, Choice, Compute, DType, Grid, Ints, Positions, encoding
+from pe_cli.tensors import Tensors
 
 Layout = Annotated[str, Choice(rope_layouts.NAMES, rope_layouts.ALIASES)]
 Scaling = Annotated[str, Choice(tuple(rope_rules.SCALINGS), rope_rules.ALIASES)]
 AxisStyle = Annotated[str, Choice((*rope_axes.STYLES, *rope_axes.SECTION_ORDERS), rope_axes.ALIASES)]
 
 
+@encoding
 def rope(
     positions: Positions,
     dim: int,
@@ -58,7 +60,7 @@ def rope(
     ref_grid: Grid | None = None,
     grid: Grid | None = None,
     compute: Compute = "exact",
-    dtype: DTypeName = "float32",
+    dtype: DType = "float32",
 ) -> Tensors:
     """Rotary cos/sin table: every scaling, layout and axis form.
 
@@ -83,7 +85,7 @@ def rope(
 
     Parameters
     ----------
-    positions : (n,) positions, or (n, k) coordinates where there are k axes
+    positions : (n,) positions, or (n, k) coordinates where there are k axes; an int n stands for 0..n-1
     dim : rotary width; with partial, the width of the head
     base : rope_theta, the wavelengths run from 2 pi to 2 pi base (default 10000, or the axis style's own)
     layout : how cosines and sines are stored
@@ -118,12 +120,6 @@ def rope(
     yarn: Peng et al. 2023, arXiv 2309.00071; longrope: Ding et al. 2024, arXiv 2402.13753; llama3: Meta 2024;
     proportional: Barbero et al. 2024, arXiv 2410.06205; sections and axis styles: the models' own code.
     """
-    chosen = rope_layouts.ALIASES.get(layout, layout)
-    if chosen not in rope_layouts.NAMES:
-        raise no_such("layout", layout, (*rope_layouts.NAMES, *rope_layouts.ALIASES))
-    require_named(Compute, compute=compute)
-    if policy is not None:
-        require_named(Policy, policy=policy)
     options = {
         "factor": factor,
         "original_len": original_len,
@@ -143,31 +139,35 @@ def rope(
         "partial": partial,
     }
     given = given_options(options)
-    style = None if axis_style is None else rope_axes.ALIASES.get(axis_style, axis_style)
-    if axes is not None or (style is not None and style not in rope_axes.SECTION_ORDERS):
-        taken = [scaling] if canonical(scaling) != "none" else []
-        _refuse_beside_axes([f"scaling {name}" for name in taken] + [option(name) for name, _ in given])
+    if axes is not None or (axis_style is not None and axis_style not in rope_axes.SECTION_ORDERS):
+        taken = [f"{parameter('scaling')} {scaling}"] if scaling != "none" else []
+        _refuse_beside_axes(taken + [parameter(name) for name, _ in given])
         if sections is not None or interleave_sections:
-            raise PeError("--sections divide one frequency vector, axes have one each: give either")
-        form = axial_form(dim, base, style, _tuple(axes), _tuple(grid), _tuple(ref_grid), compute)
+            raise PeError(
+                f"{parameter('sections')} divide one frequency vector, {parameter('axes')} have one each: give either"
+            )
+        form = axial_form(dim, base, axis_style, _tuple(axes), _tuple(grid), _tuple(ref_grid), compute)
     else:
         if ref_grid is not None:
-            raise PeError("--ref-grid belongs to --axis-style eva02 and pe-vision")
-        form = shared_form(dim, base, scaling, given, _tuple(sections), interleave_sections, style, compute)
-    if chosen in rope_layouts.CONSTANTS:
-        return form.constants(chosen, dtype)
-    form.check_layout(chosen)
+            raise PeError(f"{parameter('ref_grid')} belongs to {parameter('axis_style')} eva02 and pe-vision")
+        form = shared_form(
+            dim, base, scaling, given, _tuple(sections), interleave_sections, axis_style, compute
+        )
+    if layout in rope_layouts.CONSTANTS:
+        return form.constants(layout, dtype)
+    form.check_layout(layout)
     where = form.coordinates(np.asarray(positions), _tuple(grid))
-    tables = rope_layouts.empty_tables(chosen, len(where), form.pairs, dtype)
+    tables = rope_layouts.empty_tables(layout, len(where), form.pairs, dtype)
     blocks = form.blocks(where, relative=dtype == "float64")
-    if chosen == "half" and form.columns is not None:
+    if layout == "half" and form.columns is not None:
         tables = rope_layouts.empty_columns(len(where), len(form.columns), dtype)
         rope_layouts.fill_columns(tables, form.columns, blocks)
     else:
-        rope_layouts.fill(chosen, tables, blocks)
+        rope_layouts.fill(layout, tables, blocks)
     return Tensors(tables, {**form.facts, "baked_in": True}, form.spectrum.warnings)
 
 
+@encoding
 def xpos(
     positions: Positions,
     dim: int,
@@ -177,7 +177,7 @@ def xpos(
     gamma: float = 0.4,
     seq_len: int | None = None,
     layout: Layout = "interleaved",
-    dtype: DTypeName = "float32",
+    dtype: DType = "float32",
 ) -> Tensors:
     """Rotary tables with exponential decay, one for queries, one for keys.
 
@@ -187,7 +187,7 @@ def xpos(
 
     Parameters
     ----------
-    positions : (n,) positions
+    positions : (n,) positions; an int n stands for 0..n-1
     dim : rotary width
     base : the wavelengths run from 2 pi to 2 pi base
     scale_base : distance over which a score fades by ζ
@@ -198,36 +198,38 @@ def xpos(
 
     Source: Sun et al. 2022, arXiv 2212.10554; torchscale `XPOS`.
     """
-    chosen = rope_layouts.ALIASES.get(layout, layout)
-    if chosen not in rope_layouts.TABLES:
-        raise no_such("layout of xpos", layout, rope_layouts.TABLES)
+    if layout not in rope_layouts.TABLES:
+        raise PeError(
+            f"{parameter('layout')} {layout} has no decay; xpos is stored as {', '.join(rope_layouts.TABLES)}"
+        )
     if dim % 2 or dim < 2:
-        raise PeError(f"--dim {dim}: a rotary width is an even number of channels")
+        raise PeError(f"{parameter('dim')} {dim}: a rotary width is an even number of channels")
     for name, value in {"scale_base": scale_base, "gamma": gamma, "seq_len": seq_len}.items():
         if value is not None and not value > 0:
-            raise PeError(f"{option(name)} {value:g} is not positive")
+            raise PeError(f"{parameter(name)} {value:g} is not positive")
     where = np.asarray(positions)
     if where.ndim != 1:
-        raise PeError(f"positions have shape {where.shape}; xpos has one axis")
+        raise PeError(f"{parameter('positions')} have shape {where.shape}; xpos has one axis")
     centre = 0 if seq_len is None else (seq_len + 1) // 2
     zeta = (np.arange(0, dim, 2) / dim + gamma) / (1 + gamma)
     distance = (where - centre) / scale_base
     _check_decay(where, distance * math.log(zeta[0]), dtype)
-    sides = {side: rope_layouts.empty_tables(chosen, len(where), dim // 2, dtype) for side in "qk"}
+    sides = {side: rope_layouts.empty_tables(layout, len(where), dim // 2, dtype) for side in "qk"}
     for rows, z in rotation_blocks(where, geometric(base, dim), relative=dtype == "float64"):
         decay = np.exp(distance[rows, None] * np.log(zeta))
-        rope_layouts.fill(chosen, sides["q"], [(rows, z * decay)])
-        rope_layouts.fill(chosen, sides["k"], [(rows, z / decay)])
+        rope_layouts.fill(layout, sides["q"], [(rows, z * decay)])
+        rope_layouts.fill(layout, sides["k"], [(rows, z / decay)])
     named = {f"{side}_{name}": table for side, tables in sides.items() for name, table in tables.items()}
-    hint = "the centre is position 0; give --seq-len for the rows of torchscale (scores are the same)"
+    hint = f"the centre is position 0; give {parameter('seq_len')} for the rows of torchscale (scores are the same)"
     return Tensors(named, {"centre": centre}, () if seq_len is not None else (hint,))
 
 
-def _check_decay(positions: NDArray[Any], exponents: NDArray[np.float64], dtype: str) -> None:
+def _check_decay(positions: NDArray[Any], exponents: NDArray[np.float64], dtype: ElementType) -> None:
     if len(exponents) and np.abs(exponents).max() >= math.log(largest(dtype)):
         worst = positions[np.argmax(np.abs(exponents))]
         raise PeError(
-            f"position {worst} decays beyond {dtype}: give --seq-len to centre it, a larger --scale-base or --dtype"
+            f"position {worst} decays beyond {dtype}: give {parameter('seq_len')} to centre it, a larger "
+            f"{parameter('scale_base')} or {parameter('dtype')}"
         )
 
 

@@ -160,30 +160,33 @@ def longrope(
     if policy == "by-length":
         if seq_len is None:
             raise PeError(
-                "scaling longrope changes from short to long factors: give --seq-len, or --policy short or long"
+                f"scaling longrope changes from short to long factors: give {parameter('seq_len')}, or "
+                f"{parameter('policy')} short or long"
             )
         chosen = "long" if seq_len > original_len else "short"
     else:
         if seq_len is not None:
             raise PeError(
-                f"--seq-len chooses between short and long factors: leave it out with --policy {policy}"
+                f"{parameter('seq_len')} chooses between short and long factors: leave it out with "
+                f"{parameter('policy')} {policy}"
             )
         chosen = policy
+    name = parameter(f"{chosen}_factor")
     divisors = {"short": short_factor, "long": long_factor}[chosen]
     if divisors is None:
-        raise PeError(f"scaling longrope needs --{chosen}-factor, a list of {len(spectrum.plain)} divisors")
+        raise PeError(f"scaling longrope needs {name}, a list of {len(spectrum.plain)} divisors")
     if len(divisors) != len(spectrum.plain):
         raise PeError(
-            f"--{chosen}-factor has {len(divisors)} entries, "
+            f"{name} has {len(divisors)} entries, "
             f"but a rotary width of {spectrum.dim} has {len(spectrum.plain)} pairs"
         )
     if not all(divisor > 0 for divisor in divisors):
-        raise PeError(f"--{chosen}-factor has entries that are not positive")
+        raise PeError(f"{name} has entries that are not positive")
     if attention_factor is None:
         if factor is None:
             raise PeError(
-                "scaling longrope needs --factor (longest length / original length), "
-                "or --attention-factor, for its magnitude"
+                f"scaling longrope needs {parameter('factor')} (longest length / original length), "
+                f"or {parameter('attention_factor')}, for its magnitude"
             )
         attention_factor = _longrope_magnitude(factor, original_len)
     inv_freq = tuple(w / f for w, f in zip(spectrum.plain, divisors, strict=True))
@@ -210,7 +213,8 @@ def llama3(
     _positive(original_len=original_len, low_freq_factor=low_freq_factor, high_freq_factor=high_freq_factor)
     if high_freq_factor < low_freq_factor:
         raise PeError(
-            f"--high-freq-factor {high_freq_factor:g} is below --low-freq-factor {low_freq_factor:g}: swap them"
+            f"{parameter('high_freq_factor')} {high_freq_factor:g} is below {parameter('low_freq_factor')} "
+            f"{low_freq_factor:g}: swap them"
         )
     scaled = []
     for w in spectrum.plain:
@@ -267,11 +271,6 @@ ALIASES = {
 IN_BANDS = frozenset({"ntk-by-parts", "yarn", "llama3"})  # fast pairs kept, slow ones divided by the factor
 
 
-def option(name: str) -> str:
-    """`original_len` as it is typed: `--original-len`; `truncate` is typed to turn it off."""
-    return parameter("no_truncate" if name == "truncate" else name)
-
-
 def _ntk_base(spectrum: Spectrum, stretch: Decimal) -> Decimal:
     if spectrum.dim <= 2:
         raise PeError(f"a change of base needs a rotary width above 2, not {spectrum.dim}")
@@ -284,7 +283,9 @@ def _turning_band(
     """The pairs (lo, hi) that make `fast` and `slow` turns within the original length."""
     _positive(original_len=original_len, beta_fast=fast, beta_slow=slow)
     if spectrum.base <= 1:
-        raise PeError(f"--base {spectrum.base:g} must be above 1, so that frequencies fall from pair to pair")
+        raise PeError(
+            f"{parameter('base')} {spectrum.base:g} must be above 1, so that frequencies fall from pair to pair"
+        )
     pairs_per_e = Decimal(spectrum.dim) / (2 * spectrum.base.ln())
     low, high = (pairs_per_e * (original_len / (turns * TWO_PI)).ln() for turns in (fast, slow))
     if truncate:
@@ -319,7 +320,9 @@ def _longrope_magnitude(factor: Decimal, original_len: Decimal) -> Decimal:
     if factor <= 1:
         return Decimal(1)
     if original_len <= 1:
-        raise PeError(f"--original-len {original_len:g} must be above 1 for the magnitude of longrope")
+        raise PeError(
+            f"{parameter('original_len')} {original_len:g} must be above 1 for the magnitude of longrope"
+        )
     return (1 + factor.ln() / original_len.ln()).sqrt()
 
 
@@ -330,10 +333,10 @@ def _floats(band: tuple[Decimal, Decimal]) -> list[float]:
 def _positive(**values: Decimal) -> None:
     for name, value in values.items():
         if value <= 0:
-            raise PeError(f"{option(name)} {value:g} is not positive")
+            raise PeError(f"{parameter(name)} {value:g} is not positive")
 
 
 def fraction(**values: Decimal) -> None:
     for name, value in values.items():
         if not 0 < value <= 1:
-            raise PeError(f"{option(name)} {value:g} is not a fraction above 0 and up to 1")
+            raise PeError(f"{parameter(name)} {value:g} is not a fraction above 0 and up to 1")

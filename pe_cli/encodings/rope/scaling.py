@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.encodings.rope.rules import ALIASES, IN_BANDS, SCALINGS, Decimals, Spectrum, fraction, option
-from pe_cli.errors import PeError, no_such
+from pe_cli.encodings.rope.rules import ALIASES, IN_BANDS, SCALINGS, Decimals, Spectrum, fraction
+from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.numerics.kernels import PRECISE, TWO_PI, as_decimal, geometric
 
 DEFAULT_BASE = 10000.0
@@ -73,7 +73,9 @@ def rotary_width(dim: int, partial: float | None) -> int:
     fraction(partial=as_decimal(partial))
     width = int(dim * partial)
     if width < 1:
-        raise PeError(f"--partial {partial:g} of --dim {dim} leaves no rotary channel")
+        raise PeError(
+            f"{parameter('partial')} {partial:g} of {parameter('dim')} {dim} leaves no rotary channel"
+        )
     return width
 
 
@@ -90,7 +92,7 @@ def _frequencies(dim: int, base: float, scaling: str, given: tuple[tuple[str, An
     with localcontext(PRECISE):
         scaled = SCALINGS[scaling](spectrum, **exact_options)
     if not scaled.magnitude > 0:
-        raise PeError(f"--attention-factor {scaled.magnitude:g} is not positive")
+        raise PeError(f"{parameter('attention_factor')} {scaled.magnitude:g} is not positive")
     odd = f"the rotary width {width} is odd: half of the last pair lies outside"
     result = Frequencies(
         scaled.inv_freq,
@@ -124,7 +126,9 @@ def frequencies(
 
 def given_options(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """The options that are not None, in order of name, arrays as tuples: a key for caches."""
-    return tuple(sorted((name, _hashable(value)) for name, value in options.items() if value is not None))
+    return tuple(
+        sorted((name, _hashable(name, value)) for name, value in options.items() if value is not None)
+    )
 
 
 def canonical(scaling: str) -> str:
@@ -139,18 +143,20 @@ def _check_options(scaling: str, options: Mapping[str, Any]) -> None:
     known = scaling_options(scaling)
     for name in options:
         if name not in known:
-            takes = ", ".join(map(option, known)) or "no options"
-            raise PeError(f"{option(name)} does not apply to scaling {scaling}, which takes {takes}")
+            takes = ", ".join(map(parameter, known)) or "no options"
+            raise PeError(f"{parameter(name)} does not apply to scaling {scaling}, which takes {takes}")
     missing = [name for name, needed in known.items() if needed and name not in options]
     if missing:
-        raise PeError(f"scaling {scaling} needs {' and '.join(map(option, missing))}")
+        raise PeError(f"scaling {scaling} needs {' and '.join(map(parameter, missing))}")
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(name: str, value: Any) -> Any:
     if isinstance(value, (list, tuple, np.ndarray)):
         flat = np.asarray(value, dtype=np.float64)
         if flat.ndim != 1:
-            raise PeError(f"a list of factors has shape {flat.shape}; one axis is needed")
+            raise PeError(
+                f"{parameter(name)} has shape {flat.shape}; a list of factors on one axis is needed"
+            )
         return tuple(flat.tolist())
     return value
 
@@ -161,5 +167,5 @@ def _exact(name: str, value: Any) -> Any:
     numbers = value if isinstance(value, tuple) else (value,)
     for number in numbers:
         if not math.isfinite(number):
-            raise PeError(f"{option(name)} {number} is not a finite number")
+            raise PeError(f"{parameter(name)} {number} is not a finite number")
     return tuple(map(as_decimal, value)) if isinstance(value, tuple) else as_decimal(value)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from pe_cli.encodings.tree.pairs import PAIRS, pair_table, wang_edge, wang_path
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.memory import require_memory
-from pe_cli.signature import Floats, Tensors, require_named
+from pe_cli.signature import Floats, encoding
 from pe_cli.structures import Forest, ForestLike, as_forest
+from pe_cli.tensors import Tensors
 
 Scheme: TypeAlias = Literal["stack", "depth", "sibling", "ancestor", "sibling-pairs", "distance", "up-down"]
 Nodes: TypeAlias = Literal["all", "leaves", "internal"]
@@ -22,6 +23,7 @@ UNRELATED = 10000
 LISTED = 1000  # labels up to this many are recorded in the file
 
 
+@encoding
 def tree(
     forest: ForestLike,
     *,
@@ -84,9 +86,6 @@ def tree(
         For sizes below 1, p outside of 0 and 1, options that the scheme does not have, a child beyond max_width with
         wide error, or more memory than there is.
     """
-    require_named(Scheme, scheme=scheme)
-    require_named(Wide, wide=wide)
-    require_named(Nodes, nodes=nodes)
     _check_options(scheme, max_depth, max_width, p, model_dim, wide, max_distance, unrelated, pad)
     forest = as_forest(forest)
     chosen = _chosen(forest, nodes)
@@ -118,6 +117,7 @@ def tree(
     return _finished(forest, chosen, {"tree": table, **tensors}, facts, warnings)
 
 
+@encoding
 def dependency(
     forest: ForestLike, *, same: Same = "edge", relative: bool = True, pad: bool = False
 ) -> Tensors:
@@ -153,7 +153,6 @@ def dependency(
         For more memory than there is.
     """
     forest = as_forest(forest)
-    require_named(Same, same=same)
     chosen = np.ones(forest.num_nodes, dtype=bool)
     tensors: dict[str, NDArray[Any]] = {"absolute": forest.depths}
     if relative:
@@ -260,9 +259,7 @@ def _within(
             f"node {node} is child {ranks[node]} (from 0) of its parent, {parameter('max_width')} {max_width} has no place"
         )
     done = "not marked" if wide == "drop" else "counted as the last branch"
-    warning = (
-        f"{counted(count, 'node is a child', 'nodes are children')} beyond --max-width {max_width}: {done}"
-    )
+    warning = f"{counted(count, 'node is a child', 'nodes are children')} beyond {parameter('max_width')} {max_width}: {done}"
     return np.where(beyond, -1 if wide == "drop" else max_width - 1, ranks), (warning,)
 
 
@@ -304,7 +301,7 @@ def _stack(
     warnings: tuple[str, ...] = ()
     if deep:
         warnings += (
-            f"{counted(deep, 'node lies', 'nodes lie')} deeper than --max-depth {levels}: the steps next to the root are lost",
+            f"{counted(deep, 'node lies', 'nodes lie')} deeper than {parameter('max_depth')} {levels}: the steps next to the root are lost",
         )
     if collisions:
         warnings += (
@@ -336,7 +333,7 @@ def _clipped_depth(
     if not deep:
         return depths, ()
     return np.minimum(depths, max_depth), (
-        f"{counted(deep, 'node lies', 'nodes lie')} deeper than --max-depth {max_depth}: clipped to it",
+        f"{counted(deep, 'node lies', 'nodes lie')} deeper than {parameter('max_depth')} {max_depth}: clipped to it",
     )
 
 

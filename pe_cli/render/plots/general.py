@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.render import heatmap
+from pe_cli import heatmap
 from pe_cli.render.plots.canvas import (
     DIVERGING,
     SEQUENTIAL,
