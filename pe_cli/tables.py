@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -225,6 +226,127 @@ class JoinedTables(Table):
     def sample(self, rows: int) -> dict[str, NDArray[Any]]:
         samples = {label: table.sample(rows) for label, table in self._tables.items()}
         return {joined: samples[label][name] for joined, (label, name) in self._own.items()}
+
+
+@dataclass
+class PairTable(Table):
+    """An encoding of pairs of `queries` (q,) with `keys` (k,), which count up by one: computed in blocks of queries.
+
+    Which axis of a tensor is that of the queries is learned from a call without any. Tensors (q, …) come in blocks of
+    rows. Of tensors (heads, q, k) a file is filled head by head: what `by_distance` says depends on the distance alone
+    is computed once for every distance there is, and each head is read off it; all else is computed for a block of
+    queries at a time and laid into place through a temporary file.
+    """
+
+    function: Callable[..., Tensors]
+    arguments: Mapping[str, Any]
+    queries: NDArray[np.int64]
+    keys: NDArray[np.int64]
+    by_distance: bool
+    dtype: str | None
+    key: str | None = None
+    specs: dict[str, TensorSpec] = field(init=False)
+    facts: dict[str, Any] = field(init=False)
+    warnings: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        empty = self._call(self.queries[:0])
+        if all(array.size for array in empty.values()):
+            empty = self._call(self.queries)  # the same for every query, if these are the ones it can have
+        self.facts, self.warnings = empty.facts, empty.warnings_for(option_name)
+        self._not_finite = Counter()
+        self._names = renamed(empty.to_dict(), self.key)
+        self._axes: dict[str, int] = {}
+        self.specs = {}
+        self._constants: dict[str, NDArray[Any]] = {}
+        for own, array in empty.items():
+            name, shape = self._names[own], list(array.shape)
+            if 0 in shape:
+                self._axes[name] = shape.index(0)
+                shape[shape.index(0)] = len(self.queries)
+            else:
+                self._constants[name] = array
+            self.specs[name] = TensorSpec(name, stored_dtype(array.dtype, self.dtype), tuple(shape))
+
+    def blocks(self, names: tuple[str, ...]) -> Iterator[Block]:
+        for name in names:
+            if name in self._constants:
+                constant = self._constants[name]
+                yield Block(name, 0, round_to(constant, numpy_dtype(self.specs[name].dtype)))
+            elif self._axes[name] == 0:
+                yield from self._rows(name)
+            elif self.by_distance:
+                yield from self._heads_by_distance(name)
+            else:
+                yield from self._heads(name)
+            self._warn(name)
+
+    def sample(self, rows: int) -> dict[str, NDArray[Any]]:
+        if self.nbytes <= LARGEST_ROW:
+            chosen = self.queries
+        else:
+            chosen = self.queries[np.linspace(0, len(self.queries) - 1, rows).astype(int)]
+        return {self._names[own]: array for own, array in self._call(chosen).items()}
+
+    def _call(self, queries: NDArray[np.int64]) -> Tensors:
+        return self.function(queries=queries, keys=self.keys, **self.arguments)
+
+    def _steps(self, row_bytes: int) -> Iterator[tuple[int, int]]:
+        """The blocks of queries, of about `BLOCK_BYTES` each."""
+        step = max(1, BLOCK_BYTES // max(1, row_bytes))
+        for start in range(0, len(self.queries), step):
+            yield start, min(start + step, len(self.queries))
+
+    def _block(self, name: str, start: int, end: int) -> NDArray[Any]:
+        """Tensor `name` for the queries [start, end)."""
+        made = self._call(self.queries[start:end])
+        rows = next(array for own, array in made.items() if self._names[own] == name)
+        return self._stored(name, rows)
+
+    def _stored(self, name: str, rows: NDArray[Any]) -> NDArray[Any]:
+        stored = np.ascontiguousarray(round_to(rows, numpy_dtype(self.specs[name].dtype)))
+        self._count(name, stored)
+        return stored
+
+    def _rows(self, name: str) -> Iterator[Block]:
+        spec = self.specs[name]
+        for start, end in self._steps(spec.nbytes // max(1, len(self.queries))):
+            yield Block(name, start, self._block(name, start, end))
+
+    def _heads_by_distance(self, name: str) -> Iterator[Block]:
+        """Rows of one head after the other: the row of query q is a run of the values by distance, which q shifts."""
+        spec = self.specs[name]
+        first, last = int(self.keys[0] - self.queries.max()), int(self.keys[-1] - self.queries.min())
+        if last - first >= len(self.queries) * len(self.keys):  # far fewer pairs than distances between them
+            yield from self._heads(name)
+            return
+        made = self.function(distances=np.arange(first, last + 1), **self.arguments)
+        made_values = next(array for own, array in made.items() if self._names[own] == name)
+        values = np.ascontiguousarray(round_to(made_values, numpy_dtype(spec.dtype)))
+        finite = values.dtype.kind not in "fcV" or bool(np.isfinite(values).all())
+        for head, by_distance in enumerate(values.reshape(-1, last - first + 1)):
+            runs = np.lib.stride_tricks.sliding_window_view(by_distance, len(self.keys))
+            for start, end in self._steps(len(self.keys) * values.itemsize):
+                shifts = int(self.keys[0]) - self.queries[start:end] - first
+                rows = runs[shifts]
+                if not finite:
+                    self._count(name, rows)
+                yield Block(name, head * len(self.queries) + start, rows)
+
+    def _heads(self, name: str) -> Iterator[Block]:
+        spec, count = self.specs[name], len(self.queries)
+        heads, row = spec.shape[0], spec.nbytes // (spec.shape[0] * count)
+        with TemporaryFile() as store:
+            for start, end in self._steps(heads * row):
+                for head, rows in enumerate(self._block(name, start, end)):
+                    store.seek((head * count + start) * row)
+                    store.write(rows.data.cast("B"))
+            store.seek(0)
+            step = max(1, BLOCK_BYTES // row)
+            for start in range(0, heads * count, step):
+                rows = min(step, heads * count - start)
+                values = np.frombuffer(store.read(rows * row), numpy_dtype(spec.dtype))
+                yield Block(name, start, values.reshape(rows, *spec.shape[2:]))
 
 
 def renamed(tensors: Mapping[str, Any], key: str | None) -> dict[str, str]:

@@ -22,7 +22,7 @@ from pe_cli.numerics.dtypes import dtype_name
 from pe_cli.parallel import Run, mapping
 from pe_cli.render.progress import shown
 from pe_cli.signature import Source
-from pe_cli.tables import RowTable, Table, WholeTable
+from pe_cli.tables import PairTable, RowTable, Table, WholeTable
 from pe_cli.tensors import Tensors
 
 # Widths of a row: lists of their length are made before anything is written.
@@ -186,6 +186,11 @@ def build(
         where = chosen_positions(encoding, rows, arguments)
         return RowTable(encoding.function, arguments, where, dtype, name, rows.prefix_rows, shard)
     pairs = chosen_pairs(encoding, rows) if rows is not None else {}
+    if "queries" in pairs:
+        by_distance = Source.DISTANCES in encoding.sources
+        return PairTable(
+            encoding.function, arguments, **pairs, by_distance=by_distance, dtype=dtype, key=name
+        )
     return WholeTable(encoding.function(**arguments, **pairs), dtype, name)
 
 
