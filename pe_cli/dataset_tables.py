@@ -14,7 +14,7 @@ from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.parallel import Run
 from pe_cli.progress import step
 from pe_cli.structures.graph import Graph
-from pe_cli.tables import SMALL_RANGE, Block, Table, renamed, stored_dtype
+from pe_cli.tables import SMALL_RANGE, Block, Choose, Table, renamed, stored_dtype
 from pe_cli.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -142,7 +142,8 @@ class DatasetTable(Table):
         }
         return rows, facts, tensors.warnings, not_finite
 
-    def sample(self, rows: int) -> dict[str, NDArray[Any]]:
+    def pick(self, choose: Choose) -> dict[str, NDArray[Any]]:
+        """Those of the first graphs, whatever rows are asked for."""
         last = self._first + max(
             1, int(np.searchsorted(self._starts["nodes"], SHOWN_NODES, side="right")) - 1
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 NEGATIVE, MIDDLE, POSITIVE = (33, 102, 172), (247, 247, 247), (217, 95, 2)
 UNKNOWN = (128, 128, 128)  # NaN and infinities
 OUTLYING = 3
+ROUGH = 0.2  # of the range, from one shown row to the next
 
 
 def as_plane(array: NDArray[Any]) -> NDArray[np.float64]:
@@ -22,17 +24,98 @@ def as_plane(array: NDArray[Any]) -> NDArray[np.float64]:
     return real
 
 
-def shrink(plane: NDArray[np.float64], rows: int, columns: int) -> NDArray[np.float64]:
-    """At most (rows, columns) of the cells, evenly spaced, the first and last among them.
+@dataclass(frozen=True)
+class Excerpt:
+    """The cells of a table that a picture shows.
 
-    Cells are picked rather than averaged, since the average of a fast cosine is nothing.
+    cells : (rows, columns) what is shown; row_step, column_step : every how many-th row and column that is, from the
+    first on; rows, columns : how many there are; parted : even columns come first, then odd ones
     """
-    picked = [
-        np.unique(np.linspace(0, size - 1, min(size, limit)).round().astype(int))
-        for size, limit in zip(plane.shape, (rows, columns), strict=True)
-    ]
-    shrunk: NDArray[np.float64] = plane[np.ix_(*picked)]
-    return shrunk
+
+    cells: NDArray[np.float64]
+    row_step: int
+    column_step: int
+    rows: int
+    columns: int
+    parted: bool = False
+
+    def caption(self) -> str:
+        """Which cells they are: `every 85th of 4096 rows down, 64 columns across`."""
+        shown = len(self.cells)
+        down = f"{self.rows} rows"
+        if self.row_step > 1:
+            down = f"every {ordinal(self.row_step)} of {self.rows} rows"
+        elif shown < self.rows:
+            down = f"the first {shown} of {self.rows} rows"
+        across = f"{self.columns} columns"
+        if self.column_step > 1:
+            across = f"every {ordinal(self.column_step)} of {self.columns} columns"
+        if self.parted:
+            across += " (even ones, then odd ones)"
+        return f"{down} down, {across} across"
+
+
+def excerpt(plane: NDArray[np.float64], rows: int, columns: int) -> Excerpt:
+    """At most (rows, columns) of the cells, in equal steps; see `choose_rows` for which rows."""
+    step = stride(len(plane), rows)
+    return choose_rows(plane[::step], plane[:rows], columns, row_step=step, rows=len(plane))
+
+
+def choose_rows(
+    spaced: NDArray[np.float64], first: NDArray[np.float64], columns: int, *, row_step: int, rows: int
+) -> Excerpt:
+    """Rows `row_step` apart, or the first rows one by one where rows that far apart say nothing of those between.
+
+    Cells are picked rather than averaged, since the average of a fast cosine is nothing; and a fast cosine in large
+    steps is noise. So the first rows are taken where many columns jump about in steps and do not row by row. Where
+    columns alternate, such as sines and cosines in turn, they are shown apart.
+    """
+    count = spaced.shape[1]
+    step = stride(count, columns)
+    spaced, first = spaced[:, ::step], first[:, ::step]
+    if row_step > 1 and count:
+        jumps, moves = _roughness(spaced), _roughness(first)
+        aliased = (jumps > ROUGH) & (moves < 0.6 * jumps)
+        if aliased.mean() > 0.25:
+            spaced, row_step = first, 1
+    parted = step == 1 and _alternates(spaced)
+    if parted:
+        spaced = np.concatenate([spaced[:, ::2], spaced[:, 1::2]], axis=1)
+    return Excerpt(spaced, row_step, step, rows, count, parted)
+
+
+def stride(size: int, most: int) -> int:
+    """The step in which at most `most` of `size` entries are taken."""
+    return max(1, -(-size // most))
+
+
+def ordinal(number: int) -> str:
+    """`2nd`, `85th`."""
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _alternates(plane: NDArray[np.float64]) -> bool:
+    """Whether neighbouring columns differ and those two apart go on from each other."""
+    if plane.shape[1] < 8:
+        return False
+    across = np.ascontiguousarray(plane.T)
+    near, apart = (
+        _roughness(across).mean(),
+        (_roughness(across[::2]).mean() + _roughness(across[1::2]).mean()) / 2,
+    )
+    return bool(near > ROUGH and apart < 0.6 * near)
+
+
+def _roughness(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(columns,) how far a column moves from row to row on average, in shares of the range of its values."""
+    if len(rows) < 3:
+        return np.zeros(rows.shape[1])
+    known = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+    span = np.ptp(known, axis=0)
+    moved = np.abs(np.diff(known, axis=0)).mean(axis=0)
+    rough: NDArray[np.float64] = np.divide(moved, span, out=np.zeros_like(span), where=span > 0)
+    return rough
 
 
 def limits(plane: NDArray[np.float64]) -> tuple[float, float]:

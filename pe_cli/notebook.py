@@ -43,21 +43,17 @@ def _table(name: str, array: NDArray[Any]) -> str:
     plane = heatmap.as_plane(array)
     if not plane.size:
         return head
-    shrunk = heatmap.shrink(plane, MOST_ROWS, MOST_COLUMNS)
+    seen = heatmap.excerpt(plane, MOST_ROWS, MOST_COLUMNS)
+    shrunk = seen.cells
     low, high = heatmap.limits(plane)
     side = min(LARGEST_CELL, max(1, LEAST_SIDE // max(shrunk.shape)))
     width, height = shrunk.shape[1] * side, shrunk.shape[0] * side
     picture = b64encode(png(heatmap.colours(shrunk))).decode("ascii")
-    seen = (
-        ""
-        if shrunk.shape == plane.shape
-        else f"; {shrunk.shape[0]} rows and {shrunk.shape[1]} columns of them"
-    )
     which = f", the first of {array.size // plane.size}" if array.ndim > 2 and array.size > plane.size else ""
     return (
         f"{head}<img alt='heat map of {escape(name)}' width='{width}' height='{height}' "
         f"style='image-rendering:pixelated' src='data:image/png;base64,{picture}'>"
-        f"<div><small>rows down, columns across{which}; {low:.3g} (blue) to {high:.3g} (orange){seen}</small></div>"
+        f"<div><small>{seen.caption()}{which}; {low:.3g} (blue) to {high:.3g} (orange)</small></div>"
     )
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from pe_cli.files import TensorSpec
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.positions import LIMIT, Positions
 from pe_cli.tensors import Tensors
+
+Choose: TypeAlias = Callable[[int], NDArray[np.int64]]
 
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS = 512
@@ -67,8 +69,12 @@ class Table(ABC):
         """Consecutive blocks of the tensors `names`, each in its dtype and C order."""
 
     @abstractmethod
+    def pick(self, choose: Choose) -> dict[str, NDArray[Any]]:
+        """The rows `choose(n)` of each tensor that has n of them; tensors that are computed whole come whole."""
+
     def sample(self, rows: int) -> dict[str, NDArray[Any]]:
-        """At most about `rows` evenly spaced rows of each tensor, for a picture."""
+        """At most `rows` evenly spaced rows of each tensor, the first and the last among them."""
+        return self.pick(lambda n: np.unique(np.linspace(0, max(n - 1, 0), min(rows, n)).astype(np.int64)))
 
 
 class WholeTable(Table):
@@ -96,7 +102,7 @@ class WholeTable(Table):
                 yield Block(name, start, stored)
             self._warn(name)
 
-    def sample(self, rows: int) -> dict[str, NDArray[Any]]:
+    def pick(self, choose: Choose) -> dict[str, NDArray[Any]]:
         return self._tensors
 
 
@@ -159,11 +165,8 @@ class RowTable(Table):
         for name in wanted:
             self._warn(name)
 
-    def sample(self, rows: int) -> dict[str, NDArray[Any]]:
-        count = self._end - self._begin
-        chosen = np.unique(
-            np.linspace(self._begin, max(self._end - 1, self._begin), min(rows, count)).astype(int)
-        )
+    def pick(self, choose: Choose) -> dict[str, NDArray[Any]]:
+        chosen = choose(self._end - self._begin) + self._begin
         parts = [self._rows((int(row), int(row) + 1)) for row in chosen]
         joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
         return {**self.constants, **joined}
@@ -223,9 +226,9 @@ class JoinedTables(Table):
             for block in table.blocks(wanted) if wanted else ():
                 yield Block(f"{label}.{block.name}", block.start, block.rows)
 
-    def sample(self, rows: int) -> dict[str, NDArray[Any]]:
-        samples = {label: table.sample(rows) for label, table in self._tables.items()}
-        return {joined: samples[label][name] for joined, (label, name) in self._own.items()}
+    def pick(self, choose: Choose) -> dict[str, NDArray[Any]]:
+        picked = {label: table.pick(choose) for label, table in self._tables.items()}
+        return {joined: picked[label][name] for joined, (label, name) in self._own.items()}
 
 
 @dataclass
@@ -281,11 +284,9 @@ class PairTable(Table):
                 yield from self._heads(name)
             self._warn(name)
 
-    def sample(self, rows: int) -> dict[str, NDArray[Any]]:
-        if self.nbytes <= LARGEST_ROW:
-            chosen = self.queries
-        else:
-            chosen = self.queries[np.linspace(0, len(self.queries) - 1, rows).astype(int)]
+    def pick(self, choose: Choose) -> dict[str, NDArray[Any]]:
+        small = self.nbytes <= LARGEST_ROW
+        chosen = self.queries if small else self.queries[choose(len(self.queries))]
         return {self._names[own]: array for own, array in self._call(chosen).items()}
 
     def _call(self, queries: NDArray[np.int64]) -> Tensors:

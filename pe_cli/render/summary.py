@@ -25,28 +25,57 @@ PICTURE_ROWS = 24
 SAMPLE_ROWS = 512
 ESSENTIAL = frozenset({"dim", "heads", "base", "style", "scheme", "form", "layout", "dtype", "norm", "q"})
 REQUIRED = object()
-BLOCKS = " ░▒▓█"
+SMALL = 8  # rows and columns of a table whose numbers are printed
+# Shades from 0 to the end of the scale, for numbers above 0 and below, in Unicode and without it.
+BLOCKS, MINUS = " ░▒▓█", " -=≡≣"
+PLAIN, PLAIN_MINUS = " .+#@", " _-=%"
+# The scale of `heatmap` in the 256 colours of xterm: blue, white, orange.
+RAMP_256 = (25, 32, 74, 110, 153, 231, 223, 215, 208, 172, 130)
 
 
 def show_table(request: Request) -> None:
     """What `pe gen` prints at a terminal when it writes nothing."""
     out = console()
     table = request.table
-    sample = table.sample(SAMPLE_ROWS)
+    sample, rows = table.sample(SAMPLE_ROWS), picture_rows(out)
+    spaced = table.pick(lambda n: np.arange(0, n, heatmap.stride(n, rows)))
+    first = table.pick(lambda n: np.arange(min(n, rows)))
     out.print(f"{request.encoding}", style="bold")
     out.print(key_values({**_parameters(request), **telling(table.facts)}, dict(request.origins)))
     for name, spec in table.specs.items():
-        show_tensor(out, name, spec.dtype, spec.shape, sample[name])
+        show_tensor(out, name, spec.dtype, spec.shape, sample[name], (spaced[name], first[name]))
     out.print("nothing was written: give -o FILE, or send stdout into a pipe", style="dim")
 
 
-def show_tensor(out: Console, name: str, dtype: str, shape: tuple[int, ...], sample: NDArray[Any]) -> None:
-    """One tensor: a line of facts, its statistics and its heat map."""
+def show_tensor(
+    out: Console,
+    name: str,
+    dtype: str,
+    shape: tuple[int, ...],
+    sample: NDArray[Any],
+    picked: tuple[NDArray[Any], NDArray[Any]] | None = None,
+) -> None:
+    """One tensor: a line of facts, its statistics, and its heat map or, where it is small, its numbers.
+
+    `sample` holds some of its rows, or all; `picked` those that are `picture_rows` steps apart, and the first ones.
+    """
     out.print()
     out.print(f"{name}  {dtype}  {list(shape)}", style="bold")
     numbers = statistics.describe(sample)
     out.print(statistics_line(numbers, out.width), style="dim")
-    draw(out, sample)
+    if len(shape) in (1, 2) and max(shape) <= SMALL and sample.shape == shape:
+        for line in _number_lines(sample.reshape(-1, shape[-1])):
+            out.print(line, no_wrap=True)
+        return
+    total = shape[-2] if len(shape) > 1 else 1
+    if picked is None or picked[0].shape == shape:
+        draw(out, sample)
+        return
+    spaced, first = map(heatmap.as_plane, picked)
+    step = heatmap.stride(total, picture_rows(out))
+    if len(spaced) != len(range(0, total, step)):  # a table that gives its first rows alone
+        spaced, step = first[: picture_rows(out)], 1
+    _draw(out, heatmap.choose_rows(spaced, first, _columns(out), row_step=step, rows=total), shape)
 
 
 def statistics_line(numbers: Mapping[str, Any], width: int) -> str:
@@ -60,29 +89,92 @@ def statistics_line(numbers: Mapping[str, Any], width: int) -> str:
 
 
 def draw(out: Console, array: NDArray[Any]) -> None:
-    """The heat map, as wide as the terminal allows."""
+    """The heat map of a table, as wide as the terminal allows."""
     plane = heatmap.as_plane(array)
-    if not plane.size:
-        return
-    width = max(8, min(out.width - 2, 128))
-    low, high = heatmap.limits(plane)
-    if wants_colour(out.is_terminal) and can_print("▀"):
-        for line in _colour_lines(heatmap.shrink(plane, PICTURE_ROWS * 2, width)):
+    if plane.size:
+        _draw(out, heatmap.excerpt(plane, picture_rows(out), _columns(out)), array.shape)
+
+
+def picture_rows(out: Console) -> int:
+    """How many rows of a table a picture in this terminal holds."""
+    return PICTURE_ROWS * 2 if _in_colour(out) else PICTURE_ROWS
+
+
+def _columns(out: Console) -> int:
+    return max(8, min(out.width - 2, 128))
+
+
+def _in_colour(out: Console) -> bool:
+    """Whether the terminal has colours enough for a scale; 16 are not."""
+    return wants_colour(out.is_terminal) and out.color_system in ("256", "truecolor") and can_print("▀")
+
+
+def _draw(out: Console, seen: heatmap.Excerpt, shape: tuple[int, ...]) -> None:
+    low, high = heatmap.limits(seen.cells)
+    if _in_colour(out):
+        for line in _colour_lines(seen.cells, exact=out.color_system == "truecolor"):
             out.print(line, no_wrap=True, crop=True)
     else:
-        unicode = can_print(BLOCKS + "≡≣·")
-        for text in _text_lines(heatmap.shrink(plane, PICTURE_ROWS, width), unicode=unicode):
+        for text in _text_lines(seen.cells, unicode=can_print(BLOCKS + MINUS)):
             out.print(text, no_wrap=True, crop=True)
-    clipped = " and beyond" if plane.size and max(-low, high) < np.nanmax(np.abs(plane), initial=0) else ""
-    out.print(f"rows down, columns across; {low:.3g} to {high:.3g}{clipped}", style="dim")
+    out.print(_legend(out, low, high))
+    beyond = np.abs(seen.cells[np.isfinite(seen.cells)])
+    clipped = "; some lie beyond" if beyond.size and beyond.max() > max(-low, high) else ""
+    layers = shape[:-2] if len(shape) > 2 else ()
+    which = f"; the first of {' x '.join(map(str, layers))} such tables" if layers else ""
+    out.print(f"{seen.caption()}{which}{clipped}", style="dim")
 
 
-def _colour_lines(plane: NDArray[np.float64]) -> list[Text]:
+def _legend(out: Console, low: float, high: float) -> Text:
+    """The ends of the scale with their colours or signs."""
+    from rich.style import Style
+    from rich.text import Text
+
+    if not _in_colour(out):
+        unicode = can_print(BLOCKS + MINUS)
+        positive, negative = (BLOCKS, MINUS) if unicode else (PLAIN, PLAIN_MINUS)
+        if low < 0 < high:
+            return Text(f"{low:.3g} {negative[:0:-1]}  0  {positive[1:]} {high:.3g}", style="dim")
+        start, end = (low, high) if high > 0 else (0.0, low)
+        return Text(f"{start:.3g} blank, {positive[1:]} {end:.3g}", style="dim")
+    ramp = np.linspace(low, high, 11).reshape(1, -1)
+    text = Text(f"{low:.3g} ", style="dim")
+    for colour in _names(ramp, exact=out.color_system == "truecolor")[0]:
+        text.append("  ", Style(bgcolor=colour))
+    return text.append(f" {high:.3g}", style="dim")
+
+
+def _names(plane: NDArray[np.float64], *, exact: bool) -> list[list[str]]:
+    """The colour of each cell as rich calls it."""
+    if exact:
+        return [["rgb({},{},{})".format(*cell) for cell in row] for row in heatmap.colours(plane).tolist()]
+    low, high = heatmap.limits(plane)
+    span = high - low or 1.0
+    share = (np.clip(np.nan_to_num(plane, nan=0.0), low, high) - low) / span
+    if not low < 0 < high:  # one half of the scale, its light end at the value nearest to 0
+        share = 0.5 + share / 2 if high > 0 else share / 2
+    steps = np.rint(share * (len(RAMP_256) - 1)).astype(int)
+    known = np.isfinite(plane)
+    return [
+        [f"color({RAMP_256[step]})" if fine else "color(244)" for step, fine in zip(row, whole, strict=True)]
+        for row, whole in zip(steps.tolist(), known.tolist(), strict=True)
+    ]
+
+
+def _number_lines(plane: NDArray[Any]) -> list[str]:
+    """The numbers of a small table, aligned."""
+    values = plane if plane.dtype.kind == "c" else plane.astype(np.float64)
+    words = [[f"{value:.4g}" for value in row] for row in values.tolist()]
+    width = max((len(word) for row in words for word in row), default=0)
+    return ["  ".join(word.rjust(width) for word in row) for row in words]
+
+
+def _colour_lines(plane: NDArray[np.float64], *, exact: bool) -> list[Text]:
     """Lines of half blocks, two rows of cells in each."""
     from rich.style import Style
     from rich.text import Text
 
-    names = [["rgb({},{},{})".format(*cell) for cell in row] for row in heatmap.colours(plane).tolist()]
+    names = _names(plane, exact=exact)
     lines = []
     for top in range(0, len(names), 2):
         line = Text()
@@ -94,11 +186,10 @@ def _colour_lines(plane: NDArray[np.float64]) -> list[Text]:
 
 
 def _text_lines(plane: NDArray[np.float64], *, unicode: bool) -> list[str]:
-    """Lines of shades: from blank at zero to full; where both signs occur, minus has letters of its own."""
+    """Lines of shades: from blank at zero to full; where both signs occur, minus has signs of its own."""
     low, high = heatmap.limits(plane)
     span = max(-low, high) or 1.0
-    shades = BLOCKS if unicode else " .+#@"
-    minus = "·-=≡≣" if unicode else "_-=%&"
+    shades, minus = (BLOCKS, MINUS) if unicode else (PLAIN, PLAIN_MINUS)
     lines = []
     for row in plane:
         cells = []
