@@ -312,6 +312,14 @@ NAMES: tuple[PositionName, ...] = (
     PositionName(
         _START + r"pos_embed_class$", "learned", "row of the class token", (2, 3), source="MViT"
     ),
+    PositionName(
+        _START + r"char_position_embeddings\.weight$",
+        "learned",
+        "rows by character",
+        (2,),
+        remark="rows that num_hash_buckets counts, as it does its tables of hashes (CANINE): its code takes no other number of them",
+        source="CANINE",
+    ),
     _rows(
         _START + r"visual_position_embeddings" + _END,
         "rows by visual token",
@@ -402,11 +410,9 @@ def named(name: str, shape: Sequence[int]) -> PositionName | None:
     'sequence'
     """
     found = _named(_DIGITS.sub("0", name.lower()), len(shape))  # the layers of a model share one answer
-    if (
-        found is None
-        or found.encoding is None
-        or (found.kind is not None and sum(size > 1 for size in shape) < 2)
-    ):
+    if found is None or found.encoding is None:
+        return None
+    if found.kind in ("sequence", "grid") and sum(size > 1 for size in shape) < 2:
         return None
     return found
 

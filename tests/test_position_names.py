@@ -54,6 +54,7 @@ EXAMPLES: dict[str, tuple[tuple[int, ...], str | None, str | None]] = {
     "levels.0.blocks.0.attention.self.rpb": ((2, 13, 13), "swin", None),
     "layers.0.self_attn.rel_logits_proj.proj": ((64, 64), "shaw", None),
     "encoder.relative_attention_bias_layer.bias_values.weight": ((1000, 16), "t5", None),
+    "char_embeddings.char_position_embeddings.weight": ((64, 32), "learned", None),
     "pixel_pos": ((1, 24, 4, 4), "learned", None),
     "patch_pos": ((1, 197, 64), "learned", "grid"),
     "levels.0.pos_embed": ((1, 16, 196, 64), "learned", "grid"),

@@ -28,6 +28,7 @@ PARTS = (
     ("backbone_config", r"backbone|pixel_level_module"),
     ("encoder", r"^encoder\."),
     ("decoder", r"^decoder\."),
+    ("model_args", r""),  # timm
     # open_clip
     ("model_cfg", r""),
     ("vision_cfg", r"^visual\."),
@@ -501,8 +502,20 @@ def _timm_edits(
     data: dict[str, Any], timm: dict[str, Any], old: tuple[int, ...], new: tuple[int, ...]
 ) -> list[Edit]:
     channels, *image = timm["input_size"]
-    size = [i // o * n for i, o, n in zip(image, old, new, strict=True)]
+    size = [_timm_side(i, o, n) for i, o, n in zip(image, old, new, strict=True)]
+    args, architecture = data.get("model_args", {}), str(data.get("architecture", ""))
+    field, value = "img_size", size
+    if architecture.startswith("naflexvit"):
+        field, value = "pos_embed_grid_size", list(new)
+    elif architecture.startswith("tiny_vit"):
+        windows = args.get("window_sizes", [7, 7, 14, 7])
+        field, value = "window_sizes", [-(-window * new[0] // old[0]) for window in windows]
     edits = [Edit(("pretrained_cfg", "input_size"), timm["input_size"], [channels, *size])]
-    if "img_size" in data.get("model_args", {}):
-        edits.append(Edit(("model_args", "img_size"), data["model_args"]["img_size"], size))
-    return edits
+    return [*edits, Edit(("model_args", field), args.get(field), value)]
+
+
+def _timm_side(image: int, old: int, new: int) -> int:
+    """The image's side for `new` patches: patches side by side, or patches that overlap by half (PiT)."""
+    if image % old and image % (old + 1) == 0:
+        return image // (old + 1) * (new + 1)
+    return image // old * new

@@ -199,7 +199,7 @@ _OPTION: dict[Kind, str] = {
 # Kinds of tables that a size can mean.
 _MEANT: dict[Kind, tuple[Kind, ...]] = {
     "sequence": ("sequence",),
-    "grid": ("grid", "axial", "bias"),
+    "grid": ("grid", "axial", "bias", "window"),
     "window": ("window", "bias"),
 }
 
@@ -213,7 +213,7 @@ def _only_group(
 ) -> list[Candidate]:
     main = [candidate for candidate in candidates if candidate.main]
     if any(candidate.kind == "grid" for candidate in main) and kind != "window":
-        main = [candidate for candidate in main if candidate.kind != "window"]  # they move along
+        main = [candidate for candidate in main if candidate.kind != "window"]  # they follow the grid
     if not main and candidates:
         raise PeError(f"{label}: name the table with --tensor, of {_listing(candidates)}")
     if not main:
@@ -228,7 +228,7 @@ def _only_group(
             "or name another tensor with --tensor"
         )
     groups = {candidate.group for candidate in right}
-    if len(groups) > 1:
+    if len(groups) > 1 and right[0].kind not in ("bias", "window"):  # those of all stages change together
         raise PeError(
             f"{label} holds {len(groups)} position tables that {_OPTION[kind].split()[0]} can mean; name one with --tensor "
             f"(a glob for several): {_listing(right)}"

@@ -54,9 +54,10 @@ def follow(
     """
     beside = re.sub(r"[^./]*(?:\.weight|/embeddings(?::0)?)?$", "", table)
     for name, spec in tensors.items():
-        if not spec.shape or spec.shape[-1] not in old or name == table:
+        axis = 0 if name == f"{table}_integer" else -1
+        if not spec.shape or spec.shape[axis] not in old or name == table:
             continue
-        size = new[0] if spec.shape[-1] == old[0] else new[1]
+        size = new[0] if spec.shape[axis] == old[0] else new[1]
         if name in (f"{beside}position_ids", f"{beside}token_type_ids") and spec.size == spec.shape[-1]:
             grown = TensorSpec(name, spec.dtype, (*spec.shape[:-1], size))
             counting = name.endswith("position_ids")
@@ -66,6 +67,9 @@ def follow(
                 "counts on" if counting else "zeros",
                 _counting(grown) if counting else _padded(grown),
             )
+        elif name == f"{table}_integer":  # what I-BERT quantises its table to, made at run time
+            grown = TensorSpec(name, spec.dtype, (size, *spec.shape[1:]))
+            yield BufferChange(spec, grown, "zeros", _zeros(grown))
         elif MASK.search(name) and _square_mask(spec):
             grown = TensorSpec(name, spec.dtype, (*spec.shape[:-2], size, size))
             yield BufferChange(spec, grown, "causal mask", _causal(grown))
@@ -154,6 +158,10 @@ def _counting(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
         return grown
 
     return make
+
+
+def _zeros(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    return lambda old: np.zeros(new.shape, old.dtype)
 
 
 def _padded(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:

@@ -228,6 +228,9 @@ class _Planner:
         if self.chosen[0].kind == "bias":
             self._by_distance(request.grid, request.from_grid)
             return
+        if all(candidate.kind == "window" for candidate in self.chosen):
+            self._whole_images(request.grid, request.from_grid)
+            return
         resized = [candidate for candidate in self.chosen if candidate.kind not in ("relative", "window")]
         if not resized:
             raise PeError(
@@ -244,7 +247,7 @@ class _Planner:
             self.plan.add_table(self._table(candidate, where, new, "grid"))
             rows = prod(new) + where.prefix + where.suffix
             self.plan.add_buffers(follow(self.tensors, candidate.name, (where.rows,) * 2, (rows, rows)))
-            if self.config is not None:
+            if self.config is not None and where.old == largest:
                 self.plan.add_edits(*grid_edits(self.config, candidate.name, where.old, new))
             if candidate.kind == "grid" and new == request.grid:
                 self._move_along(candidate, where)
@@ -274,6 +277,18 @@ class _Planner:
             self.plan.add_buffers(distance_buffers(self.tensors, candidate.name, where.old, new))
             if self.config is not None and where.old == largest:
                 self.plan.add_edits(*grid_edits(self.config, candidate.name, where.old, new))
+
+    def _whole_images(self, size: tuple[int, ...], old: tuple[int, ...] | None) -> None:
+        """Biases by offset between all patches of an image (BEiT), which have rows for the class token behind them."""
+        for candidate in self.chosen:
+            where = window(candidate.spec.shape, candidate.spec.called, old)
+            if not where.suffix:
+                raise PeError(f"{candidate.name} is for windows inside an image: say --window {times(size)}")
+            _require_axes(candidate.spec, "for a whole image", where, size)
+            self._window(candidate, where, size)
+            if self.config is not None:
+                before = tuple((offsets + 1) // 2 for offsets in where.old)
+                self.plan.add_edits(*grid_edits(self.config, candidate.name, before, size))
 
     def _axial(self) -> None:
         """The two factors of Reformer: one for the rows and one for the columns of a grid that is the sequence."""

@@ -299,16 +299,41 @@ def test_longformer_copies_the_body_behind_the_offset_rows(tmp_path: Path) -> No
     assert got.tobytes() == np.concatenate([old[:2], *[old[2:]] * 4]).tobytes()
 
 
-def test_torch_weights_become_safetensors(tmp_path: Path) -> None:
-    """A folder with pytorch_model.bin alone: read without running its pickle, written as safetensors."""
+def test_torch_weights_are_written_back(tmp_path: Path) -> None:
+    """A folder with pytorch_model.bin alone: read without running its pickle, and written as torch does."""
     old = saved("bert", tmp_path / "old")
     (tmp_path / "old" / "model.safetensors").unlink()
     torch.save(old.state_dict(), tmp_path / "old" / "pytorch_model.bin")
     target = extended(tmp_path / "old", ["--len", "100", "--method", "tile"])
-    assert not (target / "pytorch_model.bin").exists()
+    assert not (target / "model.safetensors").exists()
     new, told = transformers.BertModel.from_pretrained(target, output_loading_info=True)
     assert not told["missing_keys"]
     assert new.embeddings.position_embeddings.weight.shape == (100, 32)
+
+
+def test_an_optimizer_follows_the_rows(tmp_path: Path) -> None:
+    """Adam's means of a copied row are those of the row it copies; a training goes on with them."""
+    config = transformers.BertConfig(vocab_size=100, max_position_embeddings=70, **SMALL)
+    model = transformers.BertModel(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model(**tokens(70)).last_hidden_state.square().sum().backward()
+    optimizer.step()
+    model.save_pretrained(tmp_path / "old")
+    torch.save(optimizer.state_dict(), tmp_path / "old" / "optimizer.pt")
+    for name in ("scheduler.pt", "rng_state.pth", "training_args.bin"):
+        torch.save({"last_epoch": 1}, tmp_path / "old" / name)
+    target = extended(tmp_path / "old", ["--len", "100", "--method", "tile"])
+    new = transformers.BertModel.from_pretrained(target)
+    state = torch.load(target / "optimizer.pt", weights_only=True)
+    longer = torch.optim.AdamW(new.parameters(), lr=1e-3)
+    longer.load_state_dict(state)
+    new(**tokens(100)).last_hidden_state.sum().backward()
+    longer.step()
+    before = optimizer.state[model.embeddings.position_embeddings.weight]
+    (after,) = (one for one in state["state"].values() if one["exp_avg"].shape == (100, 32))
+    for moment in ("exp_avg", "exp_avg_sq"):
+        assert torch.equal(after[moment], torch.cat([before[moment], before[moment][:30]]))
+    assert {"scheduler.pt", "rng_state.pth", "training_args.bin"} <= {path.name for path in target.iterdir()}
 
 
 def test_shards_and_their_index(tmp_path: Path) -> None:
