@@ -37,6 +37,12 @@ READ_FROM_SOURCE = {
     "GPTJConfig": "split", "CodeGenConfig": "split", "Glm4vTextConfig": "adjacent", "Glm4vMoeTextConfig": "half",
     "GlmImageTextConfig": "half", "HunYuanVLTextConfig": "half", "CohereCompassTextConfig": "half", "Llama4VisionConfig": "complex", "Gemma4VisionConfig": "half",
 }  # fmt: skip
+# Configurations whose rotary module is declared for another class.
+DECLARED_ELSEWHERE = {
+    "Qwen2_5OmniTextConfig": ("qwen2_5_omni.modeling_qwen2_5_omni", "Qwen2_5OmniThinkerTextRotaryEmbedding"),
+    "Qwen3OmniMoeTalkerTextConfig": ("qwen3_omni_moe.modeling_qwen3_omni_moe", "Qwen3OmniMoeThinkerTextRotaryEmbedding"),
+    "Qwen3OmniMoeTalkerCodePredictorConfig": ("qwen3_omni_moe.modeling_qwen3_omni_moe", "Qwen3OmniMoeRotaryEmbedding"),
+}  # fmt: skip
 # Attention that rotates otherwise than the first function of its file, or whose code lies in another file.
 PAIRING_FROM_SOURCE = {
     "DeepseekV4Config": "adjacent", "RoFormerConfig": "adjacent", "SarvamMLAConfig": "adjacent", "Dots3NoteAudioEncoderConfig": "half",
@@ -56,6 +62,8 @@ def collected() -> str:
     transformers.logging.set_verbosity_error()
     classes = configuration_classes()
     rotary = rotary_modules()
+    for name, (file, module) in DECLARED_ELSEWHERE.items():
+        rotary[name] = getattr(importlib.import_module(f"transformers.models.{file}"), module)
     share_with_components(rotary, classes)
     entries: dict[str, dict[str, Any]] = {}
     for cls in classes:

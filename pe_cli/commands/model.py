@@ -36,7 +36,9 @@ class Which:
     config: Annotated[
         str,
         typer.Argument(
-            metavar="CONFIG", help="config.json, a model folder, a .gguf file, or - (JSON on stdin)."
+            metavar="CONFIG",
+            help="config.json, a model folder, a .gguf file, a preset (llama-3.1), the name of a model in the local "
+            "Hugging Face cache, or - (JSON on stdin).",
         ),
     ]
     component: Annotated[
@@ -119,10 +121,11 @@ class Rows(options.DistanceChoice):
 def model_command(**values: Any) -> None:
     """The encoding of a model, from its config.json, model folder or .gguf file.
 
-    Reads Hugging Face configurations of transformers 4 and 5 and GGUF metadata, prints each value with where it
-    came from, and warns of every default that the file leaves to the model's class. The table comes in the layout
-    in which the model's own code has it. Models without rotation give their own encoding (ALiBi, T5, sinusoidal);
-    a learned table is not in a configuration: then it says where it lies.
+    Reads Hugging Face configurations of transformers 4 and 5, those of other formats (params.json, mlc, litgpt,
+    TensorRT-LLM, NeMo …) and GGUF metadata, prints each value with where it came from, and warns of every default
+    that the file leaves to the model's class. Position settings that had no part in the table are named. The table
+    comes in the layout in which the model's own code has it. Models without rotation give their own encoding (ALiBi,
+    T5, sinusoidal); a learned table is not in a configuration: then it says where it lies.
 
     \b
     Example:

@@ -297,20 +297,11 @@ class _Reading:
         return self._yarn(float(factor or 1.0))
 
     def _yarn(self, factor: float) -> dict[str, Any]:
-        original = self._whole("rope.scaling.original_context_length")
         self.origins |= {
             "scaling": self._key("rope.scaling.type"),
             "factor": self._key("rope.scaling.factor"),
-            "original_len": self._key("rope.scaling.original_context_length"),
         }
-        if original is None:
-            original = self._need("context_length")
-            self.origins["original_len"] = self._key("context_length")
-            self.warnings.append(
-                f"{self._key('rope.scaling.original_context_length')} is not in {self.spec}: {original}, the context_length, "
-                "is what llama.cpp takes"
-            )
-        arguments: dict[str, Any] = {"scaling": "yarn", "factor": factor, "original_len": original}
+        arguments: dict[str, Any] = {"scaling": "yarn", "factor": factor, "original_len": self._original()}
         for name in ("beta_fast", "beta_slow"):
             found = self._value(f"rope.scaling.yarn_{name}")
             if found is not None:
@@ -319,6 +310,19 @@ class _Reading:
         arguments |= self._magnitude(factor)
         self.notes.append("GGUF has no key for truncate: llama.cpp always rounds YaRN's range")
         return arguments
+
+    def _original(self) -> int:
+        """The context before scaling; llama.cpp takes the whole context where the file does not say it."""
+        found = self._whole("rope.scaling.original_context_length")
+        key = "rope.scaling.original_context_length" if found else "context_length"
+        self.origins["original_len"] = self._key(key)
+        if not found:
+            found = self._need("context_length")
+            self.warnings.append(
+                f"{self._key('rope.scaling.original_context_length')} is not in {self.spec}: {found}, the context_length, "
+                "is what llama.cpp takes"
+            )
+        return found
 
     def _magnitude(self, factor: float) -> dict[str, Any]:
         """What YaRN multiplies cosine and sine with, where it is not 0.1 ln(factor) + 1."""
@@ -371,12 +375,15 @@ class _Reading:
                 float(f) for f in load_array(self.spec, tensor=tensor).reshape(-1)
             )
             self.origins[f"{length}_factor"] = f"tensor {tensor}"
-        arguments["original_len"] = self._need("rope.scaling.original_context_length")
-        arguments["attention_factor"] = float(self._value("rope.scaling.attn_factor") or 1.0)
-        self.origins |= {
-            "original_len": self._key("rope.scaling.original_context_length"),
-            "attention_factor": self._key("rope.scaling.attn_factor"),
-        }
+        arguments["original_len"] = self._original()
+        magnitude = self._value("rope.scaling.attn_factor")
+        arguments["attention_factor"] = float(magnitude or 1.0)
+        self.origins["attention_factor"] = self._key("rope.scaling.attn_factor")
+        if not magnitude:
+            self.origins["attention_factor"] = "the default of llama.cpp"
+            self.warnings.append(
+                f"{self._key('rope.scaling.attn_factor')} is not in {self.spec}: 1 is the default of llama.cpp"
+            )
         return arguments
 
     def _extra_tables(self) -> tuple[ExtraTable, ...]:

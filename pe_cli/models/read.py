@@ -50,6 +50,12 @@ def read_configuration(spec: str, *, links: int = 0) -> Configuration:
             return preset_configuration(spec)
         if HUB_NAME.fullmatch(spec) and not spec.endswith((".json", ".gguf", ".yaml")):
             return read_configuration(str(_cached(spec)))
+        if not Path(spec).suffix and os.sep not in spec:
+            near = [name for name in preset_names() if name.startswith(spec) or spec.startswith(name)]
+            meant = f"; presets of that name: {', '.join(near)}" if near else ""
+            raise PeError(
+                f"{spec}: no such file, folder or preset; give a config.json, a model folder or a .gguf file{meant}"
+            )
     path = _in_folder(Path(spec)) if Path(spec).is_dir() else Path(spec)
     return _configuration(str(path), _read(path), links)
 
