@@ -155,12 +155,12 @@ def test_a_shard_is_a_part_of_the_table(config: Any) -> None:
     np.testing.assert_array_equal(made("--len", "10", "--shard", "1/2")["cos"], whole[5:])
 
 
-def test_stdin_is_a_configuration(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
+def test_stdin_is_a_configuration(config: Any) -> None:
+    import subprocess
     import sys
 
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(LLAMA).encode())))
-    assert run(["gen", "model", "-", "--len", "4", "-o", "out.safetensors", "-q"]) == 0
+    argv = [sys.executable, "-m", "pe_cli", "gen", "model", "-", "--len", "4", "-o", "out.safetensors", "-q"]
+    assert subprocess.run(argv, input=json.dumps(LLAMA).encode(), check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
