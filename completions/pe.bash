@@ -731,7 +731,7 @@ _pe() {
                 --tensor-b) return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--atol --rtol --ulp --tensor-a --tensor-b --json -q --quiet --plot --force --help"; files=1 ;;
+            words=""; flags="--atol --rtol --ulp --tensor-a --tensor-b --explain --no-explain --json -q --quiet --plot --force --help"; files=1 ;;
     esac
     if [[ "$current" == -* ]]; then
         COMPREPLY=($(compgen -W "$flags" -- "$current"))

@@ -946,6 +946,7 @@ complete -c pe -n 'test (count (__pe_words)) -ge 2; and test (__pe_words)[2] = d
 complete -c pe -n 'test (count (__pe_words)) -ge 2; and test (__pe_words)[2] = diff' -l ulp -x -d 'Also same: at most N steps of the narrower type'
 complete -c pe -n 'test (count (__pe_words)) -ge 2; and test (__pe_words)[2] = diff' -l tensor-a -x -d 'The tensor of A, where there are several'
 complete -c pe -n 'test (count (__pe_words)) -ge 2; and test (__pe_words)[2] = diff' -l tensor-b -x -d 'The tensor of B, where there are several'
+complete -c pe -n 'test (count (__pe_words)) -ge 2; and test (__pe_words)[2] = diff' -l explain -l no-explain -d 'Look for the change that makes them agree'
 complete -c pe -n 'test (count (__pe_words)) -ge 2; and test (__pe_words)[2] = diff' -l json -d 'Print one JSON object on stdout'
 complete -c pe -n 'test (count (__pe_words)) -ge 2; and test (__pe_words)[2] = diff' -s q -l quiet -d 'Say nothing on stderr but errors'
 complete -c pe -n 'test (count (__pe_words)) -ge 2; and test (__pe_words)[2] = diff' -l plot -r -F -d 'Draw it: .png, .svg or .pdf'

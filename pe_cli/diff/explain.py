@@ -20,7 +20,7 @@ from pe_cli.diff.families import Held, family_steps, resampled
 from pe_cli.diff.operands import KEPT, Operand, Reshaped, Rounded, Scaled, Stored, Transposed, blocks
 from pe_cli.diff.parameters import turning_steps
 from pe_cli.diff.places import MOST_ROWS, borrowed, completed, section_steps
-from pe_cli.diff.rotations import Turning, read, read_alone, rounded_near
+from pe_cli.diff.rotations import Turning, read, read_alone, rounded_near, scaled_like
 from pe_cli.diff.verify import (
     LOW,
     SAMPLE,
@@ -41,6 +41,7 @@ from pe_cli.diff.verify import (
 SECONDS = 3.0
 FEWEST = 6  # numbers: fewer agree by chance
 PARTING = 0.1  # radians
+NOISE = 24  # half steps of the type: a difference this small is no wrong entry
 HOPELESS = 0.9  # of the entries outside: no exception from a rule
 COSTS = {"permutation": 2.2, "rows": 1.2}
 
@@ -201,6 +202,7 @@ class Search:
             first = completed(first, x)
         if second is not None:
             second = completed(second, y)
+        first, second = _named_alike(first, second, x), _named_alike(second, first, y)
         for one, other in _with_borrowed(first, second, x, y):
             if self.parting is None:
                 self.parting = _parting(one, other)
@@ -275,6 +277,8 @@ class Search:
         extra = extra_room(steps)
         left = remainder(x, y, extra, _square(a, b, steps))
         if left.outside:
+            if steps and left.largest <= NOISE * max(x.precision.unit, y.precision.unit) * _size(y):
+                return  # what is left is how the candidate computes, and no entry that is wrong
             more = exceptions(left, a, b, bool(steps), extra)
             if more is None:
                 return
@@ -327,6 +331,14 @@ class Search:
         return [step] if after.sum < 0.5 * before.sum else []
 
 
+def _size(table: Operand) -> float:
+    """The largest number, in a sample."""
+    return max(
+        float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0))
+        for _, x, _ in blocks(table, table, SAMPLE)
+    )
+
+
 def _reshape(a: Stored, b: Stored) -> Callable[[Operand, Operand], tuple[Operand, Operand]]:
     def undo(x: Operand, y: Operand) -> tuple[Operand, Operand]:
         return (x, y) if same_axes(x, y) else (Reshaped(x, y.columns), y)
@@ -351,7 +363,7 @@ def _cost(steps: Sequence[Step], share: float, rows: int) -> float:
             cost += 2
         shared = step.cause.facts.get("shared_rows")
         if shared and step.cause.cause == "offset":
-            cost += 0.05 + 2 * (1 - shared["rows"] / max(1, rows))
+            cost += 0.05 + 3 * (1 - shared["rows"] / max(1, rows))
     return cost
 
 
@@ -381,6 +393,13 @@ def _square(a: Stored, b: Stored, steps: Sequence[Step]) -> tuple[int, int] | No
     if len(shape) < 2 or a.shape != shape or shape[-1] != shape[-2]:
         return None
     return shape[-2], shape[-1]
+
+
+def _named_alike(one: Turning | None, other: Turning | None, table: Operand) -> Turning | None:
+    """A table whose frequencies have no name, named as a scaling of the other table's base."""
+    if one is None or other is None or one.law.get("scaling") != "unknown" or "base" not in other.law:
+        return one
+    return scaled_like(one, float(other.law["base"]), table) or one
 
 
 def _with_borrowed(

@@ -260,6 +260,48 @@ def _read_two(table: Operand, head: Array, other: Array, sines: bool) -> Turning
     return _settled(replace(turning, plan=plan), table, head)
 
 
+ORIGINAL_LENGTHS = (4096, 8192, 2048, 16384, 32768, 1024, 65536, 131072)
+LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+def scaled_like(turning: Turning, base: float, table: Operand) -> Turning | None:
+    """Measured frequencies named as a scaling of a base that the other table has, for tables too coarse to show it."""
+    pairs = len(turning.frequencies)
+    w = np.array([float(f) for f in turning.frequencies])
+    plain = np.array([float(f) for f in geometric(base, 2 * pairs, count=pairs)])
+    if (w <= 0).any():
+        return None
+    ratio = plain / w
+    factor = rounded_near(float(np.median(ratio[-max(1, pairs // 8) :])), 0.02 * float(ratio[-1]))
+    if not 1 < factor < 1000:
+        return None
+    laws: list[dict[str, Any]] = [{"scaling": "linear", "factor": factor}]
+    for length in ORIGINAL_LENGTHS:
+        laws.append({"scaling": "llama3", "factor": factor, "original_len": length, **LLAMA3})
+        laws.append({"scaling": "yarn", "factor": factor, "original_len": length})
+    rows = table.take(0, min(table.rows, NAMED_BY))
+    best, most = None, 0.9
+    for law in laws:
+        named = {"base": base} | law
+        try:
+            exact = frequencies_of(named, pairs)
+        except PeError:
+            continue
+        made = np.array([float(f) for f in exact])
+        if np.abs(made - w).max() > 0.05:
+            continue
+        amplitude = own_magnitude(named, pairs)
+        if abs(amplitude - turning.amplitude) > 0.02 * amplitude:
+            amplitude = turning.amplitude
+        elif amplitude != 1:
+            named["attention_factor"] = amplitude
+        tried = replace(turning, frequencies=exact, law=named, amplitude=amplitude)
+        share = float(fitting_rows(tried, rows, 0).mean())
+        if share > most:
+            best, most = tried, share
+    return best
+
+
 def read_alone(table: Operand) -> Turning | None:
     """Cosines alone or sines alone, without their other half: as `identify` reads them."""
     head = table.take(0, min(table.rows, NAMED_BY))
@@ -366,7 +408,8 @@ def _read_pairs(z: Complex, table: Operand) -> tuple[Turning, Rows, Rows] | None
 def _longest_run(z: Complex, good: NDArray[np.bool_], scale: float, unit: float) -> tuple[int, int] | None:
     """The longest stretch of rows that turn by the same angle from one to the next."""
     step = z[1:] * z[:-1].conj() / scale
-    both = good[1:] & good[:-1]
+    moving = (np.abs(step - 1) > 12 * unit + 4e-6).any(axis=1)
+    both = good[1:] & good[:-1] & moving
     candidates = np.flatnonzero(both)
     if not len(candidates):
         return None
