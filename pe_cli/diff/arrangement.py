@@ -173,7 +173,7 @@ def offset_step(
 def _as_rule(found: Rows, broken: str) -> Step | None:
     """The rows of the broken side are rows of the other at positions that follow a rule."""
     rows = np.arange(len(found))
-    if (found < 0).mean() > 0.01 or _identity(found):
+    if (found < 0).mean() > 0.01 or _identity(found) or found[0] > 0:
         return None
     found = np.where(found < 0, rows, found)
     rule, last, restarts = named_rule(found.astype(np.float64), rows.astype(np.float64))

@@ -20,7 +20,7 @@ from pe_cli.diff.families import Held, family_steps, resampled
 from pe_cli.diff.operands import KEPT, Operand, Reshaped, Rounded, Scaled, Stored, Transposed, blocks
 from pe_cli.diff.parameters import turning_steps
 from pe_cli.diff.places import MOST_ROWS, borrowed, completed, section_steps
-from pe_cli.diff.rotations import Turning, read, read_alone, rounded_near, scaled_like
+from pe_cli.diff.rotations import Turning, named_like, read, read_alone, rounded_near
 from pe_cli.diff.verify import (
     LOW,
     SAMPLE,
@@ -41,6 +41,7 @@ from pe_cli.diff.verify import (
 SECONDS = 3.0
 FEWEST = 6  # numbers: fewer agree by chance
 PARTING = 0.1  # radians
+MANY_ENTRIES = 8
 NOISE = 24  # half steps of the type: a difference this small is no wrong entry
 HOPELESS = 0.9  # of the entries outside: no exception from a rule
 COSTS = {"permutation": 2.2, "rows": 1.2}
@@ -361,6 +362,8 @@ def _cost(steps: Sequence[Step], share: float, rows: int) -> float:
         cost += COSTS.get(step.cause.cause, 1.0)
         if step.cause.cause == "rows" and "rows" not in step.cause.a and share > 0.5:
             cost += 2
+        if step.cause.cause == "entries" and step.cause.facts["count"] > MANY_ENTRIES:
+            cost += 0.3
         shared = step.cause.facts.get("shared_rows")
         if shared and step.cause.cause == "offset":
             cost += 0.05 + 3 * (1 - shared["rows"] / max(1, rows))
@@ -399,7 +402,7 @@ def _named_alike(one: Turning | None, other: Turning | None, table: Operand) -> 
     """A table whose frequencies have no name, named as a scaling of the other table's base."""
     if one is None or other is None or one.law.get("scaling") != "unknown" or "base" not in other.law:
         return one
-    return scaled_like(one, float(other.law["base"]), table) or one
+    return named_like(one, other.law, table) or one
 
 
 def _with_borrowed(

@@ -62,7 +62,7 @@ def turning_steps(a: Turning, b: Turning) -> list[Step]:
     """The differences of two readings, one step each, from the columns to the last bits."""
     steps = column_steps(a, b)
     state = replace(a, plan=b.plan) if len(a.frequencies) == len(b.frequencies) else a
-    room = b.room if callable(b.room) else a.room
+    room = _last_step(a, b)
 
     def change(
         cause: str, side_a: dict[str, Any], side_b: dict[str, Any], facts: dict[str, Any], **parts: Any
@@ -127,6 +127,14 @@ def turning_steps(a: Turning, b: Turning) -> list[Step]:
             precision=b.precision,
         )
     return steps
+
+
+def _last_step(a: Turning, b: Turning) -> Extra:
+    """One step of the narrower type at the amplitude, and what float32 angles may differ by."""
+    coarse = max(a.precision, b.precision, key=lambda p: p.unit)
+    step = 2.02 * float(coarse.half_ulp(np.array([b.amplitude]))[0])
+    loose = b if b.angles == "float32" else a
+    return (lambda start, stop: loose.slack(start, stop) + step) if loose.angles == "float32" else step
 
 
 def _angles_cause(a: str, b: str) -> str:

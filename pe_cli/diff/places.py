@@ -10,8 +10,18 @@ import numpy as np
 from pe_cli.diff.arrangement import RULES, named_rule
 from pe_cli.diff.operands import KEPT, Array, Operand, Rows
 from pe_cli.diff.parameters import replacing, turning_steps
-from pe_cli.diff.rotations import Complex, Places, Turning, arithmetic_of, fitting_rows, positions_of
+from pe_cli.diff.rotations import (
+    Complex,
+    Places,
+    Turning,
+    arithmetic_of,
+    fitting_rows,
+    frequencies_of,
+    geometric_law,
+    positions_of,
+)
 from pe_cli.diff.verify import Cause, Flags, Step
+from pe_cli.errors import PeError
 
 SAMPLES, SAMPLE_ROWS = 24, 16
 MOST_WRONG = 0.5  # of the rows, that need not follow the rule
@@ -21,7 +31,11 @@ def completed(turning: Turning, table: Operand) -> Turning:
     """The reading of a part of the table, told for all of its rows: positions, arithmetic, frequencies."""
     if turning.law.get("scaling") == "unknown":
         turning = _refined(turning, table)
-    turning = _placed(turning, table)
+        w = np.array([float(f) for f in turning.frequencies])
+        plain = geometric_law(w, 8 * turning.precision.unit / table.rows + 1e-11)
+        if plain is not None:
+            turning = replace(turning, frequencies=plain[0], law=plain[1])
+    turning = _sharper(_placed(turning, table), table)
     if turning.angles == "exact":
         starts = np.unique(np.linspace(0, max(0, table.rows - SAMPLE_ROWS), SAMPLES).astype(int))
         rows = np.concatenate([np.arange(s, min(table.rows, s + SAMPLE_ROWS)) for s in starts])
@@ -57,6 +71,37 @@ def _refined(turning: Turning, table: Operand) -> Turning:
         w = w + rest / float(at.mean() - turning.places.start if at.mean() != turning.places.start else 1)
         row *= 2
     return replace(turning, frequencies=w.tolist())
+
+
+def _sharper(turning: Turning, table: Operand) -> Turning:
+    """The base made sharper by late rows, where the first ones left it open in its last digits."""
+    base, pairs = turning.law.get("base"), len(turning.frequencies)
+    row = table.rows - min(SAMPLE_ROWS, table.rows)
+    if base is None or turning.places.rule is not None or turning.law.get("factors") or pairs < 2:
+        return turning
+    if fitting_rows(turning, table.take(row, table.rows), row).all() or {*turning.plan.part.tolist()} < {
+        0,
+        1,
+    }:
+        return turning
+    w = np.array([float(f) for f in turning.frequencies])
+    sharp = np.array([float(f) for f in _refined(turning, table).frequencies])
+    number = np.arange(1, pairs)
+    with np.errstate(all="ignore"):
+        change = -np.log(sharp[1:] / w[1:]) * pairs / number
+    weight = w[1:] * number
+    usable = np.isfinite(change) & (w[1:] * table.rows > 1)
+    if not usable.any() or np.abs(change[usable]).max() > 1e-3:
+        return turning
+    law = turning.law | {
+        "base": float(base) * float(np.exp(np.average(change[usable], weights=weight[usable])))
+    }
+    try:
+        tried = replace(turning, law=law, frequencies=frequencies_of(law, pairs))
+    except PeError:
+        return turning
+    before, after = (fitting_rows(one, table.take(row, table.rows), row).mean() for one in (turning, tried))
+    return tried if after > before else turning
 
 
 def _placed(turning: Turning, table: Operand) -> Turning:

@@ -264,42 +264,65 @@ ORIGINAL_LENGTHS = (4096, 8192, 2048, 16384, 32768, 1024, 65536, 131072)
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
-def scaled_like(turning: Turning, base: float, table: Operand) -> Turning | None:
-    """Measured frequencies named as a scaling of a base that the other table has, for tables too coarse to show it."""
+def named_like(turning: Turning, other: Mapping[str, Any], table: Operand) -> Turning | None:
+    """Measured frequencies named by what the other table is: its base or a round one, its scaling or another. For
+    tables too coarse to show a law by themselves; it must make their rows again."""
     pairs = len(turning.frequencies)
     w = np.array([float(f) for f in turning.frequencies])
-    plain = np.array([float(f) for f in geometric(base, 2 * pairs, count=pairs)])
-    if (w <= 0).any():
+    if (w <= 0).any() or w[0] > 1.01:
         return None
-    ratio = plain / w
-    factor = rounded_near(float(np.median(ratio[-max(1, pairs // 8) :])), 0.02 * float(ratio[-1]))
-    if not 1 < factor < 1000:
-        return None
-    laws: list[dict[str, Any]] = [{"scaling": "linear", "factor": factor}]
-    for length in ORIGINAL_LENGTHS:
-        laws.append({"scaling": "llama3", "factor": factor, "original_len": length, **LLAMA3})
-        laws.append({"scaling": "yarn", "factor": factor, "original_len": length})
     rows = table.take(0, min(table.rows, NAMED_BY))
     best, most = None, 0.9
-    for law in laws:
-        named = {"base": base} | law
-        try:
-            exact = frequencies_of(named, pairs)
-        except PeError:
-            continue
-        made = np.array([float(f) for f in exact])
-        if np.abs(made - w).max() > 0.05:
-            continue
-        amplitude = own_magnitude(named, pairs)
-        if abs(amplitude - turning.amplitude) > 0.02 * amplitude:
-            amplitude = turning.amplitude
-        elif amplitude != 1:
-            named["attention_factor"] = amplitude
-        tried = replace(turning, frequencies=exact, law=named, amplitude=amplitude)
-        share = float(fitting_rows(tried, rows, 0).mean())
-        if share > most:
-            best, most = tried, share
+    for base in _bases(w, float(other["base"])):
+        for law in _scalings(w, base, other):
+            named = {"base": base} | law
+            try:
+                exact = frequencies_of(named, pairs)
+            except PeError:
+                continue
+            if np.abs(np.array([float(f) for f in exact]) - w).max() > 0.05:
+                continue
+            amplitude = own_magnitude(named, pairs)
+            if abs(amplitude - turning.amplitude) > 0.02 * amplitude:
+                amplitude = turning.amplitude
+            elif amplitude != 1:
+                named["attention_factor"] = amplitude
+            tried = replace(turning, frequencies=exact, law=named, amplitude=amplitude)
+            share = float(fitting_rows(tried, rows, 0).mean())
+            if share > most:
+                best, most = tried, share
+        if most == 1:
+            break
     return best
+
+
+def _bases(w: Array, known: float) -> list[float]:
+    """The other table's base, and the round one that the faster pairs show."""
+    fast = np.flatnonzero(w > 0.02)
+    fast = fast[fast > 0]
+    if not len(fast):
+        return [known]
+    shown = float(np.exp(np.median(-np.log(w[fast]) * len(w) / fast)))
+    return list(dict.fromkeys([known, rounded_near(shown, 0.02 * shown), rounded_near(shown, 0.004 * shown)]))
+
+
+def _scalings(w: Array, base: float, other: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {"scaling": "none"}
+    if other.get("scaling", "none") not in ("none", "unknown"):
+        yield {
+            name: other[name]
+            for name in ("scaling", *PARAMETERS)
+            if name in other and name != "attention_factor"
+        }
+    plain = np.array([float(f) for f in geometric(base, 2 * len(w), count=len(w))])
+    ratio = plain / w
+    factor = rounded_near(float(np.median(ratio[-max(1, len(w) // 8) :])), 0.02 * float(ratio[-1]))
+    if not 1 < factor < 1000:
+        return
+    yield {"scaling": "linear", "factor": factor}
+    for length in ORIGINAL_LENGTHS:
+        yield {"scaling": "llama3", "factor": factor, "original_len": length, **LLAMA3}
+        yield {"scaling": "yarn", "factor": factor, "original_len": length}
 
 
 def read_alone(table: Operand) -> Turning | None:
@@ -326,7 +349,7 @@ def read_alone(table: Operand) -> Turning | None:
     return Turning(plan, exact, amplitude, places, table.rows, table.precision, "exact", law)
 
 
-def _geometric(w: Array, error: float) -> tuple[Sequence[Any], dict[str, Any]] | None:
+def geometric_law(w: Array, error: float) -> tuple[Sequence[Any], dict[str, Any]] | None:
     """Plain frequencies base^(-i/m) of a base with few digits."""
     pairs = len(w)
     if pairs < 2 or (w <= 0).any():
@@ -391,11 +414,7 @@ def _read_pairs(z: Complex, table: Operand) -> tuple[Turning, Rows, Rows] | None
         if np.allclose(measured_again, w, rtol=2e-3, atol=8 * unit / (last - first) + 1e-9):
             frequencies, start, stride = exact, start_named, stride_named
         else:
-            named = None
-    if named is None:
-        plain = _geometric(w, 8 * unit / (last - first) + 1e-9)
-        if plain is not None:
-            frequencies, law = plain
+            law = {"scaling": "unknown"}
     if abs(start - round(start)) < WHOLE:
         start = float(round(start))
     amplitude = _round_amplitude(amplitude, unit, law)
@@ -519,12 +538,10 @@ def own_magnitude(law: Mapping[str, Any], pairs: int) -> float:
     """The amplitude that a scaling brings with it."""
     from pe_cli.encodings.rope.scaling import frequencies
 
-    if (
-        law.get("scaling", "none") in ("none", "unknown", "longrope")
-        or law.get("shift")
-        or law.get("factors")
-    ):
+    if law.get("scaling") == "longrope" or law.get("factors"):
         return float(law.get("attention_factor") or 1.0)
+    if law.get("scaling", "none") in ("none", "unknown") or law.get("shift"):
+        return 1.0
     options = {name: law[name] for name in PARAMETERS if name in law and name != "attention_factor"}
     try:
         return float(
@@ -594,7 +611,7 @@ def arithmetic_of(turning: Turning, rows: Array, start: int = 0) -> str | None:
 def float32_like(turning: Turning, rows: Array, start: int) -> bool:
     """Whether the rows differ from exact ones as float32 angles do: by more the larger the angle, never by more than
     its roundings, and by more than the last bit somewhere."""
-    if turning.precision.unit < 1e-15:
+    if turning.precision.name != "float32":
         return False
     places = turning.places.at(start, start + len(rows))
     made = turning.made(places)
