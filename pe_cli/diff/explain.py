@@ -91,6 +91,7 @@ def explain(a: Side, b: Side, seconds: float = SECONDS) -> Explanation:
 class Candidate:
     steps: list[Step]
     cost: float
+    left: float  # the largest difference before rows and entries are told as exceptions
     explained: bool = True
 
 
@@ -127,7 +128,7 @@ class Search:
                 "the search for causes was cut for time; more may be found with fewer rows"
             )
         if self.best is not None:
-            explanation.causes = with_residuals(self.best.steps, self.a.table, self.b.table)
+            explanation.causes = with_residuals(self.best.steps, self.a.table, self.b.table, self.best.left)
             explanation.explained, explanation.cost = self.best.explained, self.best.cost
         return explanation
 
@@ -286,7 +287,7 @@ class Search:
             steps += more
         cost = _cost(steps, left.outside / max(1, left.rows * left.columns), min(a.rows, b.rows))
         if self.best is None or cost < self.best.cost:
-            self.best = Candidate(steps, cost)
+            self.best = Candidate(steps, cost, left.largest)
 
     def scaled(self, steps: Sequence[Step]) -> list[Step]:
         """The factor, and the sign, by which the steps are still wrong."""

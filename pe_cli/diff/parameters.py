@@ -43,14 +43,12 @@ class Replaced(Viewed):
         old, new = self.old.take(start, stop), self.new.take(start, stop)
         if old.shape != new.shape:
             return new
-        half = self.old.precision.half_ulp(old)
+        unit = self.old.precision.unit
         extra = self.room(start, stop) if callable(self.room) else self.room
         scale = float(np.max(np.abs(old), where=np.isfinite(old), initial=0.0))
         with np.errstate(invalid="ignore"):
-            made = (
-                np.abs(block - old)
-                <= 3.2 * half + 3e-7 * scale * (self.old.precision.unit > 1e-15) + extra + 1e-12 * scale
-            )
+            steps = 6.4 * unit * np.abs(old) if unit > 1e-6 else 0.0
+            made = np.abs(block - old) <= steps + (5e-7 * (unit > 1e-15) + 1e-12) * scale + extra
         return np.where(made, new, block)
 
 
@@ -478,6 +476,13 @@ def place_changes(
 ) -> list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Places]]:
     """The first position, and what does not simply count up."""
     found: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Places]] = []
+    if (
+        a.rule is None
+        and b.rule is None
+        and a.listed is b.listed
+        and (a.start, a.stride) == (b.start, b.stride)
+    ):
+        return found
     p, q = a.at(0, rows), b.at(0, rows)
     if np.abs(p - q).max(initial=0.0) < 1e-6:
         return found

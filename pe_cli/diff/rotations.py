@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,12 +50,23 @@ class Plan:
     part: Rows
     sign: Array
 
+    @cached_property
+    def _parts(self) -> list[tuple[int, Rows | slice, Rows | slice, Array | None]]:
+        """For cosines and sines their columns, their pairs, and their signs where some are negative."""
+        chosen: list[tuple[int, Rows | slice, Rows | slice, Array | None]] = []
+        for part in (COS, SIN):
+            columns = np.flatnonzero(self.part == part)
+            sign = self.sign[columns]
+            signs = None if (sign > 0).all() else sign
+            chosen.append((part, _even(columns), _even(self.pair[columns]), signs))
+        return chosen
+
     def table(self, z: Complex) -> Array:
         """The columns [n, w] of pairs z [n, m]."""
-        chosen = z[:, self.pair]
-        made = np.where(self.part == COS, chosen.real, chosen.imag) * self.sign
-        if (self.part == ZERO).any():
-            made[:, self.part == ZERO] = 0
+        made = np.zeros((len(z), len(self.pair)))
+        for part, columns, pairs, sign in self._parts:
+            values = (z.real if part == COS else z.imag)[:, pairs]
+            made[:, columns] = values if sign is None else values * sign
         return made
 
     def leading_to(self, other: Plan) -> tuple[Rows, Array] | None:
@@ -68,6 +80,14 @@ class Plan:
             return None
         index = np.array([held[key] for key in wanted], dtype=np.intp)
         return index, other.sign * self.sign[index]
+
+
+def _even(index: Rows) -> Rows | slice:
+    """The same columns as a slice where they are evenly spaced, which numpy copies faster."""
+    steps = np.diff(index)
+    if len(index) < 2 or steps[0] < 1 or (steps != steps[0]).any():
+        return index
+    return slice(int(index[0]), int(index[-1]) + 1, int(steps[0]))
 
 
 @dataclass(frozen=True, eq=False)

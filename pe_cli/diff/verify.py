@@ -335,12 +335,16 @@ def _contiguous(rows: NDArray[np.intp]) -> bool:
     return int(rows[-1] - rows[0]) + 1 == len(rows)
 
 
-def with_residuals(steps: Sequence[Step], a: Operand, b: Operand) -> list[Cause]:
-    """The causes, each with what is left after it over all rows."""
+def with_residuals(steps: Sequence[Step], a: Operand, b: Operand, left: float) -> list[Cause]:
+    """The causes, each with what is left after it over all rows; `left` is that after the last change of the whole."""
     causes = []
-    extra = extra_room(steps)
+    whole = [step for step in steps if not step.exception]
     for step in steps:
         a, b = step.undo(a, b)
-        step.cause.residual_after = distance(a, b, extra).largest if same_axes(a, b) else None
+        if whole and step is whole[-1] and steps[: len(whole)] == whole:
+            step.cause.residual_after = left
+        else:
+            extra = extra_room(steps)
+            step.cause.residual_after = distance(a, b, extra).largest if same_axes(a, b) else None
         causes.append(step.cause)
     return causes
