@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parent.parent / "docs"
 BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What is written: `-o NAME`, `--plot NAME`, `> NAME`, np.save("NAME", …), GGUFWriter("NAME", …).
@@ -54,7 +56,6 @@ def recipes() -> dict[str, list[Block]]:
 
 RECIPES = recipes()
 PLAIN = [name for name, parts in RECIPES.items() if not all(block.needs for block in parts)]
-NEEDING = [name for name, parts in RECIPES.items() if any(block.needs for block in parts)]
 
 
 @pytest.fixture
@@ -88,11 +89,16 @@ def follow(parts: list[Block], folder: Path, environment: dict[str, str]) -> Non
         assert [line for line in block.prints if " ".join(line.split()) not in words] == [], done.stdout
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_works_as_it_stands(name: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    """With the libraries that it names, where they are installed."""
     folder = tmp_path / "work"
     folder.mkdir()
-    follow([block for block in RECIPES[name] if not block.needs], folder, environment)
+    follow([block for block in RECIPES[name] if all(map(installed, block.needs))], folder, environment)
+
+
+def installed(module: str) -> bool:
+    return importlib.util.find_spec(module.partition(".")[0]) is not None
 
 
 def test_all_recipes_can_be_pasted_into_one_folder(tmp_path: Path, environment: dict[str, str]) -> None:
@@ -116,17 +122,6 @@ def test_no_two_recipes_write_the_same_name() -> None:
             owners.setdefault(name, []).append(recipe)
     assert {"onnx.safetensors", "bert-1024/config.json", "factors.gguf", "yarn.png", "q.npy"} <= set(owners)
     assert {name: recipes for name, recipes in owners.items() if len(recipes) > 1} == {}
-
-
-@pytest.mark.interop
-@pytest.mark.parametrize("name", NEEDING)
-def test_a_recipe_loads_into_its_library(name: str, tmp_path: Path, environment: dict[str, str]) -> None:
-    for module in sorted({module for block in RECIPES[name] for module in block.needs}):
-        if importlib.util.find_spec(module.partition(".")[0]) is None:
-            pytest.skip(f"needs {module}")
-    folder = tmp_path / "work"
-    folder.mkdir()
-    follow(RECIPES[name], folder, environment)
 
 
 def test_every_heading_is_reached_from_the_contents() -> None:

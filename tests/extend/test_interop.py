@@ -13,7 +13,7 @@ import pytest
 from pe_cli import cli
 from pe_cli.position_names import BEHIND_PADDING
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 

@@ -21,6 +21,8 @@ from pe_cli.files.sources import load_array
 from pe_cli.models import resolve
 from pe_cli.models.describe import inspect_config
 
+pytestmark = pytest.mark.slow
+
 
 def result_or_error(call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
     """What the call gives, or None after an error that a user can read."""

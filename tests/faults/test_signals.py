@@ -26,6 +26,8 @@ from pe_cli.extend.presets import ResizeRequest
 from pe_cli.files.atomic import open_output
 from pe_cli.process import INTERRUPTED, SIGNALS
 
+pytestmark = pytest.mark.slow
+
 FORMATS = ("npy", "npz", "h5", "safetensors")
 WORDS = ("gen", "rope", "--len", "60000", "--dim", "64", "-q", "--force")
 LONGEST = 0.8  # seconds; a run takes about so long

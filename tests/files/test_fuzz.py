@@ -20,6 +20,8 @@ from pe_cli.errors import PeError
 from pe_cli.files import TensorSpec, open_sink
 from pe_cli.files.sources import open_source
 
+pytestmark = pytest.mark.slow
+
 TENSORS = {
     "a": np.arange(12, dtype=np.float32).reshape(4, 3),
     "b/c": np.arange(5),

@@ -18,7 +18,7 @@ from pe_cli.models.configuration import Configuration
 from pe_cli.models.model_types import data, defaults, known_types
 from pe_cli.models.resolve import resolve_configuration
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
