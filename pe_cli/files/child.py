@@ -5,12 +5,15 @@ from __future__ import annotations
 import builtins
 import faulthandler
 import os
+import re
 import signal
 import struct
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from enum import Enum
+from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import numpy as np
@@ -28,26 +31,42 @@ def can_fork() -> bool:
     return hasattr(os, "fork") and sys.platform != "darwin"
 
 
-def survives(work: Callable[[], object], *, cpu_seconds: int) -> bool:
-    """Whether a child process does `work` without being killed by a signal, in `cpu_seconds` of processor time.
+class Verdict(Enum):
+    """What became of work that was tried in a child process."""
 
-    An exception is an answer too. Where processes cannot be forked safely, nothing is tried.
+    DONE = 0  # an exception is an answer too
+    OUT_OF_MEMORY = 3
+    OUT_OF_TIME = 4
+    DIED = 5
+
+
+def tried(work: Callable[[], object], *, cpu_seconds: int, more_bytes: int) -> Verdict:
+    """What becomes of `work` in a child process that may take so much processor time, and so much memory more than there is.
+
+    Where processes cannot be forked safely, nothing is tried.
     """
     if not can_fork():
-        return True
+        return Verdict.DONE
     child = _fork()
     if child == 0:
-        _work_and_exit(work, cpu_seconds)
+        _work_and_exit(work, cpu_seconds, more_bytes)
     try:
         _, status = os.waitpid(child, 0)
     except BaseException:
         _stop(child)
         raise
-    return not os.WIFSIGNALED(status)
+    if os.WIFSIGNALED(status):
+        return Verdict.OUT_OF_TIME if os.WTERMSIG(status) == signal.SIGXCPU else Verdict.DIED
+    return Verdict.OUT_OF_MEMORY if os.WEXITSTATUS(status) == Verdict.OUT_OF_MEMORY.value else Verdict.DONE
 
 
 def from_child(
-    work: Callable[[], Iterator[NDArray[Any]]], dtype: np.dtype[Any], *, cpu_seconds: int, died: str
+    work: Callable[[], Iterator[NDArray[Any]]],
+    dtype: np.dtype[Any],
+    *,
+    cpu_seconds: int,
+    more_bytes: int,
+    died: str,
 ) -> Iterator[NDArray[Any]]:
     """The one-dimensional arrays of `dtype` that `work` gives, made in a child process.
 
@@ -59,7 +78,7 @@ def from_child(
     child = _fork()
     if child == 0:
         os.close(source)
-        _work_and_exit(lambda: _send(work, sink), cpu_seconds)
+        _work_and_exit(lambda: _send(work, sink), cpu_seconds, more_bytes)
     os.close(sink)
     try:
         with open(source, "rb", buffering=0) as pipe:
@@ -147,12 +166,33 @@ def _stop(child: int) -> None:
     os.waitpid(child, 0)
 
 
-def _work_and_exit(work: Callable[[], object], cpu_seconds: int) -> NoReturn:
+def _work_and_exit(work: Callable[[], object], cpu_seconds: int, more_bytes: int) -> NoReturn:
     import resource
 
-    with suppress(BaseException):
+    verdict = Verdict.DONE
+    try:
         faulthandler.disable()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+        # The soft limit sends SIGXCPU, by which the parent knows; the hard one is for what ignores that.
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+        _limit_memory(more_bytes)
         work()
-    os._exit(0)
+    except MemoryError:
+        verdict = Verdict.OUT_OF_MEMORY
+    except PeError:
+        pass  # whoever does the work himself raises it again
+    except BaseException as error:
+        if re.search("memory|alloc", str(error)):  # as libraries in C say it
+            verdict = Verdict.OUT_OF_MEMORY
+    os._exit(verdict.value)
+
+
+def _limit_memory(more_bytes: int) -> None:
+    """Let this process take at most so many bytes more than it has, where the system tells how many these are."""
+    import resource
+
+    with suppress(OSError, ValueError):
+        held = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        wanted = held + more_bytes
+        resource.setrlimit(resource.RLIMIT_AS, (wanted if most < 0 else min(wanted, most), most))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.files.base import READABLE, TensorSpec, check_memory, shown
-from pe_cli.files.child import can_fork, from_child, survives
+from pe_cli.files.child import Verdict, can_fork, from_child, tried
 from pe_cli.files.hdf5_write import FLOAT_FORMS
 from pe_cli.files.inputs import ByteInput
 from pe_cli.memory import size
@@ -34,6 +34,8 @@ _COPIES = 3  # of what is unpacked, at most: in the library, in numpy and on its
 _PROBE_SECONDS = 5
 _PROBE_BYTES_A_SECOND = 1 << 20
 _MAX_PROBE_SECONDS = 120
+_PROBE_BYTES = 1 << 30
+_MAX_CHARACTERS = 1 << 25  # of all names together: in groups within groups each holds those before it
 _UNPACKED_BYTES_A_SECOND = 4 << 20
 # What is declared and takes no room: deflate packs at most 1032 to one, and what was never written takes none at all.
 _MAX_RATIO = 2000
@@ -89,8 +91,16 @@ class Hdf5Reader:
         self.tensors: Mapping[str, TensorSpec] = {}
         self.links: dict[str, str] = {}
         seconds = _PROBE_SECONDS + (stream.size or 0) // _PROBE_BYTES_A_SECOND
-        if not survives(self._parse, cpu_seconds=min(seconds, _MAX_PROBE_SECONDS)):
+        seconds = min(seconds, _MAX_PROBE_SECONDS)
+        verdict = tried(self._parse, cpu_seconds=seconds, more_bytes=_PROBE_BYTES)
+        if verdict is Verdict.DIED:
             raise PeError(self._died)
+        if verdict is not Verdict.DONE:
+            what = f"{seconds} s" if verdict is Verdict.OUT_OF_TIME else f"{size(_PROBE_BYTES)} of memory"
+            raise PeError(
+                f"{stream.label} takes more than {what} to be listed: it is damaged, or holds far more names than a "
+                "file of tensors does"
+            )
         try:
             self._open()
         except PeError:
@@ -141,7 +151,13 @@ class Hdf5Reader:
         if not can_fork():
             return unpack()
         seconds = _PROBE_SECONDS + spec.nbytes // _UNPACKED_BYTES_A_SECOND
-        return from_child(unpack_apart, numpy_dtype(spec.dtype), cpu_seconds=seconds, died=self._died)
+        return from_child(
+            unpack_apart,
+            numpy_dtype(spec.dtype),
+            cpu_seconds=seconds,
+            more_bytes=self._unpacking_bytes(spec, items),
+            died=self._died,
+        )
 
     def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
         """Where the elements of a contiguous dataset begin; None where only the library can find them."""
@@ -169,12 +185,17 @@ class Hdf5Reader:
         """Every dataset that a chain of hard links reaches, by each of its names, in the order of names."""
         root = self._file["/"]
         first: dict[Any, str] = {address_of(root): ""}
-        again = 0
+        again = characters = 0
         waiting = deque([_Way("", address_of(root), root)])
         while waiting:
             way = waiting.popleft()
             for key in way.group:
                 path = f"{way.prefix}{key}"
+                characters += len(path)
+                if characters > _MAX_CHARACTERS:
+                    raise PeError(
+                        f"{self._stream.label} has names of more than {_MAX_CHARACTERS:,} characters together"
+                    )
                 link = way.group.get(key, getlink=True)
                 if not isinstance(link, h5py.HardLink):
                     self.links[path] = _target(link) if link is not None else "nowhere"
@@ -213,6 +234,14 @@ class Hdf5Reader:
                 f"more than {_MAX_RATIO} times; most was never written, or do not trust it"
             )
         check_memory(_COPIES * chunk, f"one chunk of {self._stream.label}")
+
+    def _unpacking_bytes(self, spec: TensorSpec, items: int) -> int:
+        """How much memory it takes to unpack a dataset: a row of chunks and what is asked for, some times each."""
+        chunks = self._file[spec.name].chunks
+        rows = chunks[0] if chunks else 1
+        row = spec.nbytes // max(1, spec.shape[0]) if spec.shape else spec.nbytes
+        asked = items * numpy_dtype(spec.dtype).itemsize
+        return _PROBE_BYTES + 2 * _COPIES * (rows * row + asked)
 
     def _missing_filter(self, name: str) -> int | None:
         """The number of a filter that the dataset needs and the library does not have."""

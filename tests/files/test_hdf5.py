@@ -17,7 +17,7 @@ import pytest
 from pe_cli import memory
 from pe_cli.errors import PeError
 from pe_cli.files import hdf5
-from pe_cli.files.child import from_child, survives
+from pe_cli.files.child import Verdict, from_child, tried
 from pe_cli.files.sources import load_array, open_source
 
 TABLE = np.arange(600, dtype=np.float32).reshape(30, 20)
@@ -229,10 +229,15 @@ def spin() -> None:
 
 
 def test_a_child_may_fail_but_not_run_on() -> None:
-    assert survives(lambda: time.sleep(0.01), cpu_seconds=5)
-    assert survives(lambda: 1 / 0, cpu_seconds=5)
-    assert not survives(lambda: os.kill(os.getpid(), signal.SIGSEGV), cpu_seconds=5)
-    assert not survives(spin, cpu_seconds=1)
+    def verdict(work: Callable[[], object], seconds: int = 5) -> Verdict:
+        return tried(work, cpu_seconds=seconds, more_bytes=1 << 28)
+
+    assert verdict(lambda: time.sleep(0.01)) is Verdict.DONE
+    assert verdict(lambda: 1 / 0) is Verdict.DONE
+    assert verdict(lambda: os.kill(os.getpid(), signal.SIGSEGV)) is Verdict.DIED
+    assert verdict(spin, 1) is Verdict.OUT_OF_TIME
+    if os.path.exists("/proc/self/statm"):
+        assert verdict(lambda: bytearray(1 << 29)) is Verdict.OUT_OF_MEMORY
 
 
 def test_what_is_unpacked_comes_from_a_child_that_may_die() -> None:
@@ -242,7 +247,9 @@ def test_what_is_unpacked_comes_from_a_child_that_may_die() -> None:
         last()
 
     def arrays(last: Callable[[], object]) -> Iterator[Any]:
-        return from_child(lambda: numbers(last), np.dtype(float), cpu_seconds=1, died="it died")
+        return from_child(
+            lambda: numbers(last), np.dtype(float), cpu_seconds=1, more_bytes=1 << 30, died="it died"
+        )
 
     whole = np.concatenate(list(arrays(lambda: None)))
     assert np.array_equal(whole, np.concatenate(list(numbers(lambda: None))))
@@ -281,3 +288,14 @@ def test_damage_that_takes_the_library_down_when_it_unpacks(damage: dict[int, in
     path.write_bytes(content)
     with pytest.raises(PeError):
         load_array(str(path))
+
+
+def test_long_names_in_groups_within_groups_are_not_all_held(tmp_path: Path) -> None:
+    """Thousands of groups in one another: the paths together are as long as the square of the file."""
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        group = file
+        for _ in range(300):
+            group = group.create_group("n" * 2000)
+            group["a"] = 1.0
+    with pytest.raises(PeError, match="names of more than 33,554,432 characters"):
+        load_array(str(tmp_path / "x.h5"))
