@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from pe_cli.errors import PeError
 
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def machine_memory() -> int | None:
-    """Bytes of memory that this process may use: the machine's, or its container's; None where unknown."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
-    try:
-        return min(total, int(_CGROUP_LIMIT.read_text()))
-    except (OSError, ValueError):
-        return total
+    """Bytes of memory that this process may use: the machine's, its container's or its own limit; None where unknown."""
+    known = []
+    with suppress(AttributeError, ValueError, OSError):
+        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for limit in _CGROUP_LIMITS:
+        with suppress(OSError, ValueError):
+            known.append(int(limit.read_text()))
+    with suppress(ImportError, OSError):
+        import resource  # not on Windows
+
+        own = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if own != resource.RLIM_INFINITY:
+            known.append(own)
+    return min(known, default=None)
 
 
 def require_memory(nbytes: int, what: str, remedy: str) -> None:

@@ -17,6 +17,7 @@ from pe_cli.memory import require_memory
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
 
 READABLE = frozenset({*SAFETENSORS_CODES, "complex128"})
+MOST_TENSORS = 1 << 18  # in a file; the description of each takes some hundred bytes
 
 
 class NoSuchTypeError(PeError):

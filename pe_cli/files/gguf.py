@@ -1,6 +1,6 @@
 """`.gguf`, read only: metadata and tensors of llama.cpp's format (specification: ggml, docs/gguf.md).
 
-Quantised tensors are listed with their type and not read. Long lists in the metadata (vocabularies) are passed over.
+Quantised tensors are listed with their type and not read. Long lists and texts in the metadata (vocabularies, tokenizers) are passed over.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.files.base import NO_LINKS, TensorSpec
+from pe_cli.files.base import MOST_TENSORS, NO_LINKS, TensorSpec
 from pe_cli.files.inputs import ByteInput, truncated
 from pe_cli.numerics.dtypes import numpy_dtype
 
 MAGIC = b"GGUF"
 MAX_LIST = 4096
+_LONG_TEXT = 1 << 20  # a whole tokenizer; passed over like a long list
+_MAX_ELEMENTS = 1 << 20  # of all lists that are kept together
+_MAX_CHARACTERS = 1 << 26  # of all texts
 _MAX_TEXT = 1 << 26
+_MAX_NAME = 1 << 16
 _STRING, _LIST, _BOOL = 8, 9, 7
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 # number of the type: pe's name where it reads it, else ggml's; elements in a block; bytes of a block
@@ -67,7 +71,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """`metadata` with its own types (a list over `MAX_LIST` elements is None); offsets count from the file's start."""
+    """`metadata` with its own types (None for a long list or text); offsets count from the file's start."""
 
     metadata: dict[str, Any]
     tensors: dict[str, TensorSpec]
@@ -83,6 +87,7 @@ class _Cursor:
         self.size = size
         self.label = label
         self.order = "<"
+        self._elements = self._characters = 0
 
     def take(self, count: int) -> bytes:
         if count > self.size - self.tell():
@@ -95,11 +100,29 @@ class _Cursor:
     def number(self, code: str) -> Any:
         return struct.unpack(self.order + code, self.take(struct.calcsize(f"={code}")))[0]
 
-    def text(self) -> str:
+    def name(self) -> str:
+        length = self.number("Q")
+        if length > _MAX_NAME:
+            raise PeError(f"{self.label} has a GGUF name of {length} bytes; it is damaged")
+        return str(self.take(length), "utf-8", "replace")
+
+    def text(self) -> str | None:
+        """A text; None for a very long one, which is passed over."""
         length = self.number("Q")
         if length > _MAX_TEXT:
             raise PeError(f"{self.label} has a GGUF string of {length} bytes; it is damaged")
+        if length > _LONG_TEXT:
+            self.skip(length)
+            return None
+        self.hold(characters=length)
         return str(self.take(length), "utf-8", "replace")
+
+    def hold(self, *, elements: int = 0, characters: int = 0) -> None:
+        """Raise where the metadata would take more memory than that of any model does."""
+        self._elements += elements
+        self._characters += characters
+        if self._elements > _MAX_ELEMENTS or self._characters > _MAX_CHARACTERS:
+            raise PeError(f"{self.label} holds more metadata than that of any model; it is damaged")
 
     def skip(self, count: int) -> None:
         if count > self.size - self.tell():
@@ -130,8 +153,11 @@ def _parse(cursor: _Cursor) -> GgufHeader:
         raise PeError(f"{cursor.label} is GGUF version {version}; versions 2 and 3 are read")
     tensor_count, key_count = cursor.number("Q"), cursor.number("Q")
     metadata: dict[str, Any] = {}
+    for count in (tensor_count, key_count):
+        if count > MOST_TENSORS:
+            raise PeError(f"{cursor.label} declares {count:,} tensors or keys, which no loader is made for")
     for _ in range(key_count):
-        key = cursor.text()
+        key = cursor.name()
         if key in metadata:
             raise PeError(f"{cursor.label} has the GGUF key {key!r} twice")
         metadata[key] = _value(cursor, cursor.number("I"))
@@ -169,6 +195,7 @@ def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
         raise PeError(f"{cursor.label} has a GGUF value of unknown type {kind}")
     inner, count = cursor.number("I"), cursor.number("Q")
     if count <= MAX_LIST:
+        cursor.hold(elements=count)
         return [_value(cursor, inner, depth + 1) for _ in range(count)]
     if inner in _SCALARS:
         cursor.skip(count * struct.calcsize(f"={_SCALARS[inner]}"))
@@ -181,7 +208,7 @@ def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
 
 
 def _tensor(cursor: _Cursor) -> tuple[TensorSpec, int]:
-    name, axes = cursor.text(), cursor.number("I")
+    name, axes = cursor.name(), cursor.number("I")
     if axes > 8:
         raise PeError(f"{cursor.label}: tensor {name!r} has {axes} axes")
     # ggml writes the fastest axis first.

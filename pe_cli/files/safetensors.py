@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pe_cli import memory
 from pe_cli.errors import PeError
-from pe_cli.files.base import NO_LINKS, FileLayout, NoSuchTypeError, TensorSpec
+from pe_cli.files.base import MOST_TENSORS, NO_LINKS, FileLayout, NoSuchTypeError, TensorSpec
 from pe_cli.files.inputs import ByteInput, truncated
 from pe_cli.files.text import parse_json
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
@@ -27,6 +27,8 @@ from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
 MAX_HEADER = 100_000_000  # the format's own bound
 _NAMES = {code: name for name, code in SAFETENSORS_CODES.items()}
 _MAX_AXES = 64
+SOME = 1 << 16  # brackets in metadata
+BYTES_A_BYTE = 12  # of text in which no list or object is empty, once it is parsed
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Sizes in bits of all types of the format; those without a name above pe passes through and does not read.
 _BITS = {
@@ -229,6 +231,10 @@ def _parse(text: bytes, label: str) -> dict[str, Any]:
         decoded = text.decode("utf-8")
     except UnicodeDecodeError:
         raise PeError(f"{label} is not UTF-8") from None
+    # An object and two lists for each tensor: what is small in the file and large in memory is counted beforehand.
+    if text.count(b"{") > MOST_TENSORS + SOME or text.count(b"[") > 2 * MOST_TENSORS + SOME:
+        raise PeError(f"{label} describes more than {MOST_TENSORS:,} tensors, which no loader is made for")
+    memory.require_memory(BYTES_A_BYTE * len(text), f"{label} of {memory.size(len(text))}", "it is damaged")
     table = parse_json(decoded, label, pairs=once)
     if not isinstance(table, dict):
         raise PeError(f"{label} is not a JSON object")

@@ -44,6 +44,7 @@ SIMPLE = [
     key("sections", 9, struct.pack("<IQ4i", 5, 4, 16, 24, 24, 0)),
     key("flag", 7, b"\1"),
     key("tokens", 9, struct.pack("<IQ", 8, 5000) + text("é") * 5000),
+    key("tokenizer", 8, text("x" * (1 << 20) + "y")),
     key("scores", 9, struct.pack("<IQ", 6, 5000) + bytes(20000)),
 ]
 
@@ -74,6 +75,7 @@ def test_metadata_and_tensors(version: int, tmp_path: Path) -> None:
     assert header.metadata["sections"] == [16, 24, 24, 0]
     assert header.metadata["flag"] is True
     assert header.metadata["tokens"] is None
+    assert header.metadata["tokenizer"] is None
 
 
 def test_from_a_pipe(tmp_path: Path) -> None:
@@ -105,7 +107,15 @@ def test_from_a_pipe(tmp_path: Path) -> None:
         (gguf_file([key("a", 8, struct.pack("<Q", 1 << 60))], []), "string of"),
         (gguf_file([key("general.alignment", 4, bytes(4))], []), "general.alignment of 0"),
         (gguf_file([key("general.alignment", 8, text("x"))], []), "general.alignment of 'x'"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 1 << 60), "truncated"),
+        (
+            b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 1 << 60),
+            "declares 1,152,921,504,606,846,976 tensors or keys",
+        ),
+        (
+            gguf_file([key(f"k{n}", 9, struct.pack("<IQ", 0, 4096) + bytes(4096)) for n in range(257)], []),
+            "more metadata than that of any model",
+        ),
+        (gguf_file([], [tensor("a" * 70_000, (1,), 0, 0)], bytes(12)), "name of 70000 bytes"),
     ],
 )
 def test_headers_that_lie(content: bytes, message: str, tmp_path: Path) -> None:

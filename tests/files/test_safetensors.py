@@ -40,6 +40,8 @@ LIES: list[tuple[bytes, str]] = [
     (file_of({"__metadata__": {"\udfff": "v"}}), r"half of a character in '\\udfff'"),
     (file_of(b'{"a":' + b"[" * 100_000), "nested too deeply"),
     (file_of(b'{"a":' + b'{"a":' * 100_000), "nested too deeply"),
+    (file_of(b'{"a":{},' * 330_000 + b'"b":{}}'), "more than 262,144 tensors"),
+    (file_of(b'{"a":[' + b"[]," * 600_000 + b"[]]}"), "more than 262,144 tensors"),
     (file_of(b'{"a": ' + b"9" * 5000 + b"}"), "thousands of digits"),
     (file_of({"a": 1}), "'a' needs exactly dtype, shape and data_offsets"),
     (file_of({"a": tensor(0, 8) | {"more": 1}}, bytes(8)), "needs exactly"),
