@@ -172,6 +172,11 @@ def one_command() -> Iterator[None]:
         _commands.pop()
 
 
+def in_command() -> bool:
+    """Whether a command line is being run, and not a function of the package by a program."""
+    return bool(_commands)
+
+
 @contextmanager
 def reading(fd: int, label: str) -> Iterator[None]:
     """Note that the file of descriptor `fd` is read.

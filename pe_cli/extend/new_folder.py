@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pe_cli.errors import PeError
-from pe_cli.files.atomic import already_there, cannot_write
+from pe_cli.files.atomic import already_there, cannot_write, take_over
 
 WEIGHTS = (".safetensors", ".bin")
 NAMED = 3  # of the entries that would be lost
@@ -132,7 +132,7 @@ class Place:
         # Again, as it may have changed or appeared meanwhile.
         self.check(known)
         with suppress(OSError):
-            os.chmod(hidden, stat.S_IMODE(os.stat(self.path).st_mode))
+            take_over(hidden, os.stat(self.path))
         flush(hidden)
         try:
             if not renamed(hidden, self.path, EXCHANGE):

@@ -217,13 +217,23 @@ def _appear(fd: int, temporary: str, target: str, named: bool) -> None:
 
 
 def _replace(fd: int, temporary: str, target: str, named: bool, replaced: os.stat_result) -> None:
-    """Put the finished file in the place of an older one."""
-    with suppress(OSError):
-        os.fchmod(fd, stat.S_IMODE(replaced.st_mode))
+    """Put the finished file in the place of an older one, with its owner, group and permissions as far as that may be."""
+    take_over(fd, replaced)
     os.fsync(fd)
     if not named:
         _link(fd, temporary, temporary, named)
     os.replace(temporary, target)
+
+
+def take_over(new: int | str | os.PathLike[str], replaced: os.stat_result) -> None:
+    """Give a new file or folder the owner, group and permissions of the one that it replaces, as far as that may be."""
+    own = os.stat(new)
+    for owner, group in ((replaced.st_uid, -1), (-1, replaced.st_gid)):
+        if (owner, group) not in ((own.st_uid, -1), (-1, own.st_gid)):
+            with suppress(OSError):
+                os.chown(new, owner, group)
+    with suppress(OSError):  # last, since a change of owner takes permissions away
+        os.chmod(new, stat.S_IMODE(replaced.st_mode))
 
 
 @contextmanager

@@ -256,6 +256,29 @@ def test_an_existing_file_is_synced_before_it_is_replaced(
     assert done == ["fsync", "replace"]
 
 
+def test_owner_and_group_stay_as_far_as_that_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "x.npy")
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "x.npy", 12345, 23456)
+        os.chmod(tmp_path / "x.npy", 0o640)
+        write(tmp_path / "x.npy", 2.0, force=True)
+        status = os.stat(tmp_path / "x.npy")
+        assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (12345, 23456, 0o640)
+    asked: list[tuple[int, int]] = []
+
+    def refuse(file: Any, owner: int, group: int) -> None:
+        asked.append((owner, group))
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chown", refuse)
+    real = os.stat(tmp_path / "x.npy")
+    other = os.stat_result((real.st_mode, 1, 1, 1, real.st_uid + 1, real.st_gid + 1, 1, 0, 0, 0))
+    atomic.take_over(tmp_path / "x.npy", other)
+    atomic.take_over(tmp_path / "x.npy", real)
+    assert asked == [(real.st_uid + 1, -1), (-1, real.st_gid + 1)]
+    write(tmp_path / "x.npy", 3.0, force=True)
+
+
 def test_the_handler_of_sigterm_is_put_back(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGTERM)
     with open_output(tmp_path / "x") as output:

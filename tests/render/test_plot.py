@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -295,3 +298,25 @@ def test_a_picture_without_room_is_named(folder: Path, capfd: Any) -> None:
     (folder / "pp.png").symlink_to(full)
     assert run(["inspect", "e.npy", "--plot", "pp.png", "--force"]) == 2
     assert "cannot write pp.png: No space left on device" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("home", ["empty", "missing", "unwritable"])
+def test_matplotlib_leaves_nothing_at_home_and_on_stderr(home: str, tmp_path: Path) -> None:
+    place, temporary = tmp_path / "home", tmp_path / "tmp"
+    temporary.mkdir()
+    if home != "missing":
+        place.mkdir(mode=0o500 if home == "unwritable" else 0o700)
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "pe_cli", *"gen rope --len 8 --dim 8 -q -o x.npz --plot x.png".split()],
+        env={**environment, "HOME": str(place), "TMPDIR": str(temporary)},
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stderr == b""
+    assert (tmp_path / "x.png").read_bytes().startswith(PNG)
+    assert not place.exists() or not os.listdir(place)
+    assert not os.listdir(temporary)

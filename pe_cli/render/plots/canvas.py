@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
+import shutil
+import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli import process
 from pe_cli.errors import PeError, needs
 from pe_cli.files.atomic import open_output
 
@@ -61,7 +66,7 @@ def write(drawings: Sequence[Drawing], path: str, *, force: bool, title: str | N
     shown = drawings[:MOST_DRAWINGS]
     columns = 2 if len(shown) in (2, 4) else min(len(shown), WIDE)
     rows = -(-len(shown) // columns)
-    with _plain_style(), open_output(path, force=force) as output:
+    with _own_folder(), _plain_style(), open_output(path, force=force) as output:
         figure, axes = _figure(columns, rows)
         for ax, drawing in zip(axes, shown, strict=False):
             drawing(ax)
@@ -90,6 +95,29 @@ def _figure(columns: int, rows: int) -> tuple[Any, list[Any]]:
     made = Figure(figsize=(4.6 * columns, 3.5 * rows), layout="constrained", dpi=110)
     FigureCanvasAgg(made)
     return made, list(np.atleast_1d(made.subplots(rows, columns)).ravel())
+
+
+@contextmanager
+def _own_folder() -> Iterator[None]:
+    """Let matplotlib keep its files in a folder that is removed again, not in the user's home, and be silent about it.
+
+    Only for a command: a program that draws with matplotlib as well has made its own choice. The list of fonts that an
+    earlier use of matplotlib left in its usual place is read, since making it anew takes time.
+    """
+    if not process.in_command() or "matplotlib" in sys.modules or "MPLCONFIGDIR" in os.environ:
+        yield
+        return
+    logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "matplotlib"
+    with tempfile.TemporaryDirectory(prefix="pe-") as folder:
+        with suppress(OSError):
+            for fonts in usual.glob("fontlist-*.json"):
+                shutil.copy(fonts, folder)
+        os.environ["MPLCONFIGDIR"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["MPLCONFIGDIR"]
 
 
 @contextmanager
