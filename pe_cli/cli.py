@@ -17,6 +17,9 @@ from pe_cli.errors import PeError, no_such, one_line, option_name
 from pe_cli.process import DONE, INTERRUPTED, TROUBLE
 from pe_cli.version import __version__
 
+# Of numpy and scipy, by name: neither is imported for a message.
+FROM_SOLVERS = ("LinAlgError", "ArpackError", "ArpackNoConvergence")
+
 
 class Lazy(NamedTuple):
     """A command that is not imported yet: its line in the list, its heading there, and how to get it."""
@@ -243,6 +246,12 @@ def _sentence(error: Exception) -> str:
         return f"{where}{error.strerror or error}"
     if isinstance(error, MemoryError):
         return f"out of memory ({str(error) or 'no room is left'}): ask for less at a time, by --positions or --shard"
+    if type(error).__name__ in FROM_SOLVERS:
+        return f"the numbers are too far apart for the eigenvalue solver ({error}): scale the weights, or --weights none"
+    if isinstance(error, RecursionError):
+        return "the input is nested too deeply to be read"
+    if isinstance(error, UnicodeEncodeError):
+        return f"{error.object[error.start : error.end]!r} cannot be written in {error.encoding}: set a UTF-8 locale, or PYTHONUTF8=1"
     return f"unexpected {type(error).__name__}: {error}; PE_DEBUG=1 shows where, please report it"
 
 

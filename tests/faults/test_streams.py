@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from pe_cli import cli
 from pe_cli.process import DONE, TROUBLE
 
 TABLE = "gen rope --len 64 --dim 8"
@@ -168,3 +170,22 @@ def test_names_do_not_command_the_terminal(table: Path) -> None:
     assert done.returncode == DONE
     assert done.stderr.count(b"\n") == 1
     assert done.stderr.decode().rstrip("\n").isprintable()
+
+
+def test_names_that_the_locale_cannot_print_are_escaped(pe: Any, tmp_path: Path) -> None:
+    save_file({"é\u202ename": np.zeros((2, 2), np.float32)}, tmp_path / "x.safetensors")
+    (tmp_path / "é.tsv").write_text("0\t1\n")
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for argv in (["inspect", "x.safetensors"], ["inspect", "x.safetensors", "--json"], ["gen", "shortest-path", "é.tsv", "-o", "é.npy"],
+                 ["gen", "shortest-path", "ü.tsv"], ["inspect", "x.safetensors:ü"]):  # fmt: skip
+        done = pe(*argv, env=ascii_only, code=None)
+        assert done.returncode == (2 if "ü" in "".join(argv) else 0), done.stderr
+        assert b"unexpected" not in done.stderr
+        assert (done.stdout + done.stderr).isascii()
+
+
+@pytest.mark.parametrize("kind", ["LinAlgError", "ArpackNoConvergence"])
+def test_a_solver_that_fails_is_no_surprise(kind: str) -> None:
+    error = type(kind, (Exception,), {})("did not converge")
+    assert "too far apart for the eigenvalue solver" in cli._sentence(error)
+    assert "nested too deeply" in cli._sentence(RecursionError())
