@@ -30,6 +30,8 @@ class Tower:
     class_row : where the row of the class token is, which does not turn: first or last
     layers : label of each table that the layers have, with its grid: `sides` [key, default] of [width, height], `side` of
         a square, or that of the image, whose cells are `measured_in` those of a square
+    heads : how many times the width of one axis the table has
+    layout : how the module stores it, where that is not known from running it
     volume : [key, default] of frames, frames in a tube, image side and patch side, where three axes have one grid
     note : what else to know
     """
@@ -40,6 +42,8 @@ class Tower:
     window: tuple[str, int, str] | None = None
     class_row: str = ""
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    heads: int = 1
+    layout: str = ""
     volume: tuple[tuple[str, int], ...] = ()
     note: str = ""
 
@@ -85,6 +89,11 @@ def axial_arguments(ledger: KeyLedger, known: Tower, dim: int, label: str | None
     else:
         found["axis_style"] = known.style
         ledger.origins["axis_style"] = source
+    if known.heads > 1:
+        found["dim"] = known.heads * dim
+        ledger.origins["dim"] += f", for each of {known.heads} axes"
+    if known.layout:
+        found["layout"] = known.layout
     if known.note:
         ledger.note(known.note)
     grid = _grid(ledger, known, label)

@@ -155,6 +155,49 @@ def test_a_shard_is_a_part_of_the_table(config: Any) -> None:
     np.testing.assert_array_equal(made("--len", "10", "--shard", "1/2")["cos"], whole[5:])
 
 
+TOWER = {
+    "model_type": "qwen2_vl_vision",
+    "embed_dim": 64,
+    "num_heads": 2,
+    "spatial_merge_size": 2,
+    "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0},
+}
+
+
+def test_a_tower_has_its_rows_in_merged_squares_or_row_by_row(
+    config: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config(TOWER)
+    words = ["gen", "model", "config.json", "--grid", "4x6", "--json"]
+    assert run([*words, "-o", "model.safetensors"]) == 0
+    assert json.loads(capsys.readouterr().out)["facts"]["row_order"] == "squares of 2x2 patches"
+    assert run([*words, "--row-order", "raster", "-o", "raster.safetensors"]) == 0
+    assert json.loads(capsys.readouterr().out)["facts"]["row_order"] == "row by row"
+    order = np.arange(24).reshape(2, 2, 3, 2).transpose(0, 2, 1, 3).ravel()
+    held, plain = load_file("model.safetensors"), load_file("raster.safetensors")
+    np.testing.assert_array_equal(held["cos"], plain["cos"][order])
+    assert "multiples" in trouble(capsys, "--grid", "5x6", "-o", "odd.safetensors")
+    config(LLAMA)
+    assert "no grid" in trouble(capsys, "--len", "4", "--row-order", "raster", "-o", "l.npz")
+
+
+def test_all_layer_types_are_in_one_file(config: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    gemma = {
+        "model_type": "gemma3_text",
+        "head_dim": 32,
+        "rope_theta": 1000000.0,
+        "rope_local_base_freq": 10000.0,
+    }
+    config({**gemma, "rope_scaling": {"rope_type": "linear", "factor": 8.0}})
+    every = made("--len", "9", "--layer-type", "all")
+    assert len(every) == 4
+    for label in ("full_attention", "sliding_attention"):
+        for part, table in made("--len", "9", "--layer-type", label).items():
+            np.testing.assert_array_equal(every[f"{label}.{part}"], table)
+    config(LLAMA)
+    assert "leave" in trouble(capsys, "--len", "4", "--layer-type", "all", "-o", "one.npz")
+
+
 def test_stdin_is_a_configuration(config: Any) -> None:
     import subprocess
     import sys

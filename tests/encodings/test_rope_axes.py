@@ -38,6 +38,9 @@ TWO_AXES = {
     "gemma4-vision": np.hstack([outer(c, 100.0 ** (-np.arange(16) / 16)) for c in (COLUMNS, ROWS)]),
     "llama4-vision": np.hstack([outer(COLUMNS + 1, GEOMETRIC), outer(ROWS + 1, GEOMETRIC)]),
     "kimi-vision": np.stack([outer(COLUMNS, GEOMETRIC), outer(ROWS, GEOMETRIC)], axis=-1).reshape(H * W, 32),
+    "loftr": np.stack([outer(ROWS + 1, GEOMETRIC), outer(COLUMNS + 1, GEOMETRIC)], axis=-1).reshape(
+        H * W, 32
+    ),
     "pixtral": np.hstack(
         [outer(c, 10000.0 ** (-np.arange(s, 32, 2) / 32)) for s, c in ((0, ROWS), (1, COLUMNS))]
     ),

@@ -203,7 +203,7 @@ MEMORIES = {
     "sam2_video": {"memory_attention_rope_feat_sizes": [5, 4]},
     "sam3_tracker_video": {"image_size": 70},
 }
-OWN_TESTS = {"llama4_vision_model", "mlcd_vision_model", "sam3_vit_model", "edgetam_video"}
+OWN_TESTS = {"efficientloftr", "llama4_vision_model", "mlcd_vision_model", "sam3_vit_model", "edgetam_video"}
 
 
 def test_every_tower_is_run_or_has_a_reason() -> None:
@@ -228,6 +228,16 @@ def test_towers_that_take_packed_patches(model_type: str, grid: tuple[int, int, 
 def test_towers_that_take_images(model_type: str) -> None:
     tables, config = pictured(model_type, 4, 6)
     agree(tables, config, grid=(4, 6))
+
+
+def test_efficientloftr_counts_rows_and_columns_from_one() -> None:
+    from transformers import EfficientLoFTRConfig
+    from transformers.models.efficientloftr.modeling_efficientloftr import EfficientLoFTRRotaryEmbedding
+
+    config = EfficientLoFTRConfig()
+    side = config.q_aggregation_kernel_size
+    tables = EfficientLoFTRRotaryEmbedding(config)(torch.zeros(1, 8, 3 * side, 5 * side))
+    agree([table.numpy() for table in tables], config, grid=(3, 5))
 
 
 def test_windows_that_do_not_divide_the_grid() -> None:

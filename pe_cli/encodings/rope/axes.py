@@ -199,6 +199,12 @@ def _kimi(dim: int, base: float, **_: Any) -> Plan:
     return Plan(tuple(p for both in zip(columns, rows, strict=True) for p in both), 2, base, "half")
 
 
+def _loftr(dim: int, base: float, **_: Any) -> Plan:
+    half = _quarter(dim, "loftr")
+    pairs = tuple(p for both in zip(_series(0, half), _series(1, half), strict=True) for p in both)
+    return Plan(pairs, 2, base, "adjacent", changes=(Change(offset=1),) * 2)
+
+
 def _pixtral(dim: int, base: float, **_: Any) -> Plan:
     _quarter(dim, "pixtral")
     every = [Fraction(2 * i, dim) for i in range(dim // 2)]
@@ -366,6 +372,7 @@ STYLES: dict[str, Style] = {
         _from_one("muse-vision", "half"), DEFAULT_BASE, "Muse vision: columns before rows, from 1"
     ),
     "kimi-vision": Style(_kimi, DEFAULT_BASE, "Kimi-K2.5 vision: column, row, column, row…"),
+    "loftr": Style(_loftr, DEFAULT_BASE, "EfficientLoFTR: row, column, row, column…, from 1, adjacent pairs"),
     "pixtral": Style(_pixtral, DEFAULT_BASE, "Pixtral, Mistral-3 vision: alternate frequencies"),
     "gemma4-vision": Style(
         _gemma4, 100.0, "Gemma-4 vision: x, then y (its position ids are x, y), each a half by itself"
