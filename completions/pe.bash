@@ -284,7 +284,7 @@ _pe() {
                 --partial) return ;;
                 --sections) return ;;
                 --axes) return ;;
-                --axis-style) COMPREPLY=($(compgen -W "qwen-vision step3-vision inkling-vision muse-vision kimi-vision pixtral gemma4-vision sam eva02 pe-vision dinov3 llama4-vision vjepa2 flux wan cogvideox hunyuan-video qwen-image ltx ernie-vl qwen2-vl qwen3-vl glm-v kimi mistral3 gemma4 sam2 sam3 eva llama4 flux1 ltx-video" -- "$current")); return ;;
+                --axis-style) COMPREPLY=($(compgen -W "qwen-vision step3-vision inkling-vision muse-vision kimi-vision loftr pixtral gemma4-vision sam eva02 pe-vision dinov3 llama4-vision vjepa2 flux wan cogvideox hunyuan-video qwen-image ltx ernie-vl qwen2-vl qwen3-vl glm-v kimi mistral3 gemma4 sam2 sam3 eva llama4 flux1 ltx-video" -- "$current")); return ;;
                 --ref-grid) return ;;
                 --grid) return ;;
                 --compute) COMPREPLY=($(compgen -W "exact float32" -- "$current")); return ;;
@@ -431,24 +431,26 @@ _pe() {
                 --unrelated) return ;;
                 --nodes) COMPREPLY=($(compgen -W "all leaves internal" -- "$current")); return ;;
                 --tree-format) COMPREPLY=($(compgen -W "auto brackets conllu json heads python" -- "$current")); return ;;
+                --traces) COMPREPLY=($(compgen -W "keep drop" -- "$current")); return ;;
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--scheme --max-depth --max-width -p --p --model-dim --wide --max-distance --unrelated --nodes --tree-format --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--scheme --max-depth --max-width -p --p --model-dim --wide --max-distance --unrelated --nodes --pad --no-pad --tree-format --skip-bad --no-skip-bad --traces --values --no-values --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen dependency")
             case "$previous" in
                 --same) COMPREPLY=($(compgen -W "edge path" -- "$current")); return ;;
                 --tree-format) COMPREPLY=($(compgen -W "auto brackets conllu json heads python" -- "$current")); return ;;
+                --traces) COMPREPLY=($(compgen -W "keep drop" -- "$current")); return ;;
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--same --relative --no-relative --tree-format --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--same --relative --no-relative --pad --no-pad --tree-format --skip-bad --no-skip-bad --traces --values --no-values --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen laplacian")
             case "$previous" in
                 -k|--k) return ;;
