@@ -322,17 +322,17 @@ def test_an_optimizer_follows_the_rows(tmp_path: Path) -> None:
     torch.save(optimizer.state_dict(), tmp_path / "old" / "optimizer.pt")
     for name in ("scheduler.pt", "rng_state.pth", "training_args.bin"):
         torch.save({"last_epoch": 1}, tmp_path / "old" / name)
-    target = extended(tmp_path / "old", ["--len", "100", "--method", "tile"])
+    target = extended(tmp_path / "old", ["--len", "90", "--method", "tile"])
     new = transformers.BertModel.from_pretrained(target)
     state = torch.load(target / "optimizer.pt", weights_only=True)
     longer = torch.optim.AdamW(new.parameters(), lr=1e-3)
-    longer.load_state_dict(state)
-    new(**tokens(100)).last_hidden_state.sum().backward()
+    longer.load_state_dict(torch.load(target / "optimizer.pt", weights_only=True))
+    new(**tokens(90)).last_hidden_state.sum().backward()
     longer.step()
     before = optimizer.state[model.embeddings.position_embeddings.weight]
-    (after,) = (one for one in state["state"].values() if one["exp_avg"].shape == (100, 32))
+    (after,) = (one for one in state["state"].values() if one["exp_avg"].shape == (90, 32))
     for moment in ("exp_avg", "exp_avg_sq"):
-        assert torch.equal(after[moment], torch.cat([before[moment], before[moment][:30]]))
+        assert torch.equal(after[moment], torch.cat([before[moment], before[moment][:20]]))
     assert {"scheduler.pt", "rng_state.pth", "training_args.bin"} <= {path.name for path in target.iterdir()}
 
 
