@@ -7,17 +7,17 @@ own functions, and is believed only where that reproduces every entry to the sto
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.inspect.checkpoints import PositionTensor, describe_checkpoint
 from pe_cli.inspect.frequencies import identify_divisors, identify_frequencies
-from pe_cli.inspect.learned import identify_learned
+from pe_cli.inspect.learned import could_be, named_learned
 from pe_cli.inspect.relative import identify_bias, identify_coordinates, identify_integers, identify_slopes
 from pe_cli.inspect.result import Identified
-from pe_cli.inspect.tables import identify_pair, identify_table
+from pe_cli.inspect.tables import flat_width, identify_pair, identify_table
 
 __all__ = ["Identified", "PositionTensor", "describe_checkpoint", "identify"]
 
@@ -39,18 +39,45 @@ WHOLE_NUMBERS_UP_TO = 2.0**24
 @np.errstate(all="ignore")  # what is no encoding gives logarithms of 0 and quotients of nothing
 def identify(
     array: NDArray[Any], name: str | None = None, companions: Mapping[str, NDArray[Any]] | None = None
-) -> Identified | None:
-    """Say which encoding `array` is, or None where nothing reproduces it.
+) -> Identified:
+    """Say which encoding `array` is.
+
+    >>> from pe_cli import sinusoidal
+    >>> identify(sinusoidal(64, dim=16)).facts["style"]
+    'paper'
 
     Parameters
     ----------
     array : the table, any shape; axes of length 1 are ignored
-    name : its name in the file, which speaks only where the values leave two readings
+    name : its name in the file, which speaks only where the values leave two readings, and for learned tables
     companions : the other tensors of the file: cosines are read together with their sines
+
+    Returns
+    -------
+    `encoding` is None where no formula makes the table again within the precision that it is stored in; `maybe` then
+    lists what it could be.
     """
+    table = np.asarray(array)
+    found = _by_formula(table, name, companions) if _numbers(table) else None
+    if found is not None and found.encoding is not None:
+        return found
+    named = named_learned(table, name) if name else None
+    if named is not None:
+        return named
+    unnamed = found or Identified()
+    if not unnamed.maybe:
+        unnamed.maybe = could_be(table)
+    return unnamed
+
+
+def _numbers(array: NDArray[Any]) -> bool:
+    return array.size >= 2 and array.ndim > 0 and (array.dtype.kind in "fiuc" or array.dtype.kind == "V")
+
+
+def _by_formula(
+    array: NDArray[Any], name: str | None, companions: Mapping[str, NDArray[Any]] | None
+) -> Identified | None:
     values = _squeezed(array)
-    if values.size < 2 or values.ndim == 0 or values.dtype.kind not in "fiucbV" or values.dtype.kind == "b":
-        return None
     if values.dtype.kind in "iu":
         return identify_integers(values)
     hint = _hint(name)
@@ -63,25 +90,50 @@ def identify(
         if found is not None:
             return found
     if values.ndim == 1:
-        return (
-            identify_slopes(values)
-            or identify_frequencies(values, named_so=hint == "rope")
-            or identify_divisors(values)
-            or _whole(values)
-        )
+        return _vector(values, hint)
     if values.ndim == 2:
-        return (
-            identify_table(values, hint)
-            or identify_bias(values)
-            or _whole(values)
-            or identify_learned(values)
-        )
+        return _matrix(values, hint)
     return _by_grid(values, hint)
 
 
+def _vector(values: NDArray[Any], hint: str | None) -> Identified | None:
+    width = flat_width(values)
+    if width:
+        found = identify_table(values.reshape(-1, width), "rope")
+        if _is_named(found):
+            found.facts["shape"] = f"{len(values) // width} rows of {width} one after the other"
+            return found
+    return (
+        identify_divisors(values)
+        or identify_slopes(values)
+        or identify_frequencies(values, named_so=hint == "rope")
+        or _whole(values)
+    )
+
+
+def _matrix(values: NDArray[Any], hint: str | None) -> Identified | None:
+    found = identify_table(values, hint)
+    if _is_named(found):
+        return found
+    other = identify_bias(values) or _whole(values)
+    if other is not None:
+        return other
+    across = identify_table(values.T, hint)
+    if _is_named(across):
+        across.facts["transposed"] = True
+        across.reading = None
+        return across
+    return found
+
+
+def _is_named(found: Identified | None) -> TypeGuard[Identified]:
+    return found is not None and found.encoding is not None
+
+
 def _squeezed(array: NDArray[Any]) -> NDArray[Any]:
-    """Without axes of length 1, unless fewer than two axes would be left of a table."""
-    return array.reshape([n for n in array.shape if n != 1] or [1]) if array.ndim > 2 else array
+    """Without axes of length 1, but for a column."""
+    flat = array.ndim == 2 and len(array) == 1
+    return array.reshape([n for n in array.shape if n != 1] or [1]) if array.ndim > 2 or flat else array
 
 
 def _hint(name: str | None) -> str | None:
@@ -107,9 +159,7 @@ def _as_pair(cos: NDArray[Any], sin: NDArray[Any]) -> Identified | None:
     if cos.ndim == 3:  # one table for each axis of positions, or for each item of a batch
         found = [_as_pair(c, s) for c, s in zip(cos, sin, strict=True)]
         first = found[0]
-        if first is None or any(
-            f is None or f.as_dict().get("base") != first.as_dict().get("base") for f in found
-        ):
+        if first is None or any(f is None or f.facts.get("base") != first.facts.get("base") for f in found):
             return None
         first.facts["tables"] = len(found)
         return first
@@ -140,12 +190,15 @@ def _by_grid(values: NDArray[Any], hint: str | None) -> Identified | None:
         found = identify_coordinates(values) or identify_bias(values)
         if found is not None:
             return found
-    last = values.reshape(-1, values.shape[-1])
-    found = identify_table(last, hint)
-    if found is None:
-        found = identify_table(values.reshape(len(values), -1).T, hint)
-        if found is not None:
-            found.facts["channels"] = "first"
-    if found is None and values.ndim == 3:
-        return identify_learned(last, grid=(values.shape[0], values.shape[1]))
+    if values.ndim == 3 and values.shape[-1] == 2:  # pairs of cosine and sine
+        found = identify_table(values.reshape(len(values), -1), "rope")
+        if _is_named(found):
+            found.facts["shape"] = "cosine and sine on an axis of their own"
+            return found
+    found = identify_table(values.reshape(-1, values.shape[-1]), hint)
+    if not _is_named(found):
+        across = identify_table(values.reshape(len(values), -1).T, hint)
+        if _is_named(across):
+            across.facts["channels"] = "first"
+            return across
     return found

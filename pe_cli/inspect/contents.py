@@ -44,7 +44,7 @@ class TensorReport:
             found["identified"] = {**self.role.as_dict(), "from": "header"}
         if self.values is not None:
             found["statistics"] = self.statistics
-            found["identified"] = self.identified.as_dict() if self.identified else None
+            found["identified"] = self.identified.to_dict() if self.identified else None
         if self.rows_read is not None:
             found["rows_read"] = self.rows_read
         if self.not_read is not None:

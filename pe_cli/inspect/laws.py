@@ -205,14 +205,24 @@ def plain(line: Line, pairs: int) -> Law:
 
 
 def proportional(line: Line, live: int, pairs: int) -> list[Law]:
-    """Live pairs, then pairs that never turn: the exponent runs over the whole head (proportional)."""
-    base = _base(line, pairs)
-    parameters: dict[str, Any] = {"partial": live / pairs}
+    """Live pairs, then pairs that never turn: proportional RoPE, whose exponents run over the whole head, or a
+    narrower table that is padded. The rounder and more usual base comes first."""
     first = float(np.exp(line.level))
     unit = whole_step(first, line.level_error)
+    parameters: dict[str, Any] = {"partial": live / pairs}
     if unit is None:
         parameters["factor"] = roundest(1 / first, (6 * line.level_error + 3e-7) / first)
-    return [Law("proportional", *_with_unit(base, unit or 1.0), parameters)]
+    whole = Law("proportional", *_with_unit(_base(line, pairs), unit or 1.0), parameters)
+    if unit is None:
+        return [whole]
+    base = _base(line, live)
+    narrow = Law("none", *_with_unit(base, unit), {"padded_pairs": pairs - live})
+    laws = sorted((whole, narrow), key=lambda law: (digits_of(law.base) > ROUND_DIGITS, law.base > 2e7))
+    if digits_of(laws[1].base) <= ROUND_DIGITS:
+        other = laws[1]
+        what = "proportional scaling" if other is whole else "a narrower table, padded,"
+        laws[0].ambiguous = (f"{what} of base {other.base:.6g}",)
+    return laws
 
 
 STEPS = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
@@ -246,3 +256,29 @@ def as_rounded(base: float, count: int, name: str) -> NDArray[np.float64]:
     """base^(-i/n) for n = `count`, rounded to the type called `name`."""
     exact = np.asarray(base ** (-np.arange(count) / count), dtype=np.float64)
     return np.asarray(round_to(exact, name), dtype=np.float64)
+
+
+MOST_DIGITS = 6
+MOST_FACTOR = 256.0
+
+
+def unknown_law(frequencies: NDArray[np.float64], amplitude: float, unit: float) -> tuple[Law, str]:
+    """What to call measured frequencies that no rule gives: LongRoPE where its factors show, else unknown.
+
+    Its factors show by few digits each, or since they rise from 1. The second is what remains open.
+    """
+    plain = USUAL_BASE ** (-np.arange(len(frequencies)) / len(frequencies))
+    factors = plain / frequencies
+    short = np.array([roundest(f, 3e-7 * f) for f in factors])
+    few = np.mean([digits_of(f) <= MOST_DIGITS for f in short]) > SHORT_SHARE
+    rise = abs(factors[0] - 1) < 1e-3 and bool((np.diff(factors) >= -1e-6 * factors[1:]).all())
+    if (few or rise) and factors.max() < MOST_FACTOR and factors.min() > 1 / MOST_FACTOR:
+        note = "base 10000 is assumed: only base and factors together are known"
+        told = [float(f"{f:.9g}") for f in (short if few else factors)]
+        return Law("longrope", USUAL_BASE, unit, parameters={"factors": told}), note
+    told = [float(f"{w:.9g}") for w in frequencies]
+    note = "scaling longrope, whose factors can give any frequencies"
+    return Law("unknown", 0.0, unit, parameters={"frequencies": told}), note
+
+
+SHORT_SHARE = 0.9

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.files import TensorSpec
+from pe_cli.inspect.checkpoints import describe_checkpoint
 from pe_cli.inspect.result import Identified
 
 Array = NDArray[np.float64]
@@ -17,8 +20,28 @@ MOST_ROWS = 8192
 MOST_COLUMNS = 512
 
 
-def identify_learned(table: NDArray[Any], grid: tuple[int, int] | None = None) -> Identified | None:
-    """A table [n, d] that is no fixed encoding; `grid` where its shape already says H and W.
+def named_learned(array: NDArray[Any], name: str) -> Identified | None:
+    """A table whose name says that it holds trained positions, and what its rows show; None where the name does not."""
+    spec = TensorSpec(name, array.dtype.name, array.shape)
+    role = describe_checkpoint({name: spec}).get(name)
+    if role is None or role.encoding != "learned":
+        return None
+    live = [n for n in array.shape if n != 1]
+    grid = (live[0], live[1]) if len(live) == 3 else None
+    shown = structure(array.reshape(-1, array.shape[-1]), grid) or Identified(facts=dict(role.facts))
+    return replace(shown, encoding="learned")
+
+
+def could_be(array: NDArray[Any]) -> list[str]:
+    """What a table that no formula makes could be."""
+    if array.ndim < 2 or array.dtype.kind not in "fV" or min(array.reshape(-1, array.shape[-1]).shape) < 2:
+        return []
+    rows = array.reshape(-1, array.shape[-1])[:MOST_ROWS, :MOST_COLUMNS].astype(np.float64)
+    return ["learned"] if np.isfinite(rows).all() and not _is_made(rows) else []
+
+
+def structure(table: NDArray[Any], grid: tuple[int, int] | None = None) -> Identified | None:
+    """What the rows of a trained table [n, d] show; `grid` where its shape already says H and W.
 
     The claim is only what the rows show: whether neighbours are alike, over which grid, and how many rows
     at either end are different from the rest.
@@ -26,14 +49,10 @@ def identify_learned(table: NDArray[Any], grid: tuple[int, int] | None = None) -
     rows = table[:MOST_ROWS, :MOST_COLUMNS].astype(np.float64)
     if min(rows.shape) < FEWEST or not np.isfinite(rows).all():
         return None
-    if rows.min() >= 0 < rows.max() or abs(rows.mean()) > 0.75 * rows.std():
-        return None  # counts, probabilities, biases: trained embeddings lie around zero
-    if rows.any() and _is_made(rows):
-        return None
     facts: dict[str, Any] = {"rows": table.shape[0], "dim": table.shape[1]}
     zero = np.flatnonzero(~np.any(rows, axis=1))
     if len(zero) == len(rows):
-        return Identified("learned", facts | {"init": "zeros"})
+        return Identified(facts=facts | {"init": "zeros"})
     if len(zero) and len(zero) < len(rows) // 2:
         facts["zero_rows"] = [int(r) for r in zero[:16]]
     tail = untrained_tail(rows)
@@ -55,7 +74,7 @@ def identify_learned(table: NDArray[Any], grid: tuple[int, int] | None = None) -
         facts["order"] = "none seen: neighbouring rows are unrelated, as in a table before training"
     if tail:
         facts["untrained_tail"] = tail
-    return Identified("learned", facts, ambiguous=ambiguous)
+    return Identified(facts=facts, ambiguous=ambiguous)
 
 
 def _is_made(rows: Array) -> bool:

@@ -144,7 +144,7 @@ def _yarn(y: Array, sigma: Array, unit: float, pairs: int, factor: float | None 
     near = np.argsort(worst)[:NEAREST]
     starts = [np.array([slope[k], log_s[k], lo[k], hi[k]]) for k in near]
     exact = _free_ramp(y, sigma, starts, factor)
-    if exact is not None:
+    if exact is not None and exact[1] > LEAST_FACTOR:
         found.append(_yarn_law(pairs, exact[2], exact[3], exact[0], exact[1], sigma, unit, truncate=False))
     return found
 

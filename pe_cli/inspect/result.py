@@ -92,10 +92,11 @@ class Law:
 
 @dataclass
 class Match:
-    """`exact`: within one rounding; `float32_angles`: only within what float32 angles cost at each position.
+    """How well a hypothesis makes a table again.
 
-    `ulps` is the largest error in ulps at the table's amplitude; where angles are of float32, in ulps plus
-    float32 steps of the angle.
+    `exact` where every entry is within one rounding of the formula; else the formula was computed in float32 arithmetic
+    (`float32_angles`). `max_abs` is the largest difference from the exact formula, `ulps` the largest one from the
+    formula in its arithmetic, in ulps at the table's amplitude.
     """
 
     reproduced: bool
@@ -110,7 +111,7 @@ class Match:
 
 @dataclass
 class Solved:
-    """A hypothesis that reproduces every row. `shift` is None for a rule of RoPE."""
+    """A hypothesis that reproduces every row but the `strangers`. `shift` is None for a rule of RoPE."""
 
     law: Law
     width: int
@@ -122,25 +123,61 @@ class Solved:
     even: bool
     dim: int = 0  # by which the exponents are divided
     likelihood: int = 0  # rank among the hypotheses that also reproduce the rows
+    rule: str | None = None  # by which positions leave the line
+    strangers: tuple[int, ...] = ()
 
     @property
     def kind(self) -> tuple[str, float | None, int]:
         return self.law.scaling, self.shift, self.dim
 
     @property
+    def front(self) -> int:
+        """How many rows before the first that has a position are none of the table's."""
+        return next((k for k, row in enumerate((*self.strangers, -1)) if row != k), 0)
+
+    @property
     def start(self) -> float:
-        return float(self.positions[0]) if len(self.positions) else 0.0
+        return float(self.positions[self.front]) if len(self.positions) > self.front else 0.0
 
     @property
     def stride(self) -> float:
-        return float(self.positions[1] - self.positions[0]) if len(self.positions) > 1 else 1.0
+        known = self.positions[self.front :]
+        return float(known[1] - known[0]) if len(known) > 1 else 1.0
 
     def place_facts(self) -> dict[str, Any]:
-        """Start and stride, or the first positions where they are not evenly spaced."""
+        """Start and stride, and where they do not tell all, the runs of positions and the first row that leaves the line."""
+        facts: dict[str, Any] = {"start": tidy(self.start)}
+        if self.front:
+            facts["offset_rows"] = self.front
+        stride = tidy(self.stride)
         if self.even:
-            return {"start": tidy(self.start), "stride": tidy(self.stride) if self.stride != 1 else None}
-        shown = [tidy(float(p)) for p in self.positions[:32]]
-        return {"start": shown[0], "positions": shown}
+            return facts | {"stride": stride if stride != 1 else None}
+        known = self.positions[self.front :]
+        line = known[0] + self.stride * np.arange(len(known))
+        facts["rule"] = self.rule or "other"
+        facts["leaves_line_at"] = int(np.argmax(known != line)) + self.front
+        runs = runs_of(known, self.stride)
+        facts["runs"] = runs[:MOST_RUNS]
+        if len(runs) > MOST_RUNS:
+            facts["number_of_runs"] = len(runs)
+        return facts
+
+
+MOST_RUNS = 64
+
+
+def runs_of(positions: Array, stride: float) -> list[list[float]]:
+    """[first, last, rows] of each run of positions that count up by the stride, or stay."""
+    steps = np.diff(positions)
+    runs, begun = [], 0
+    while begun < len(positions):
+        end = begun
+        if end < len(steps) and steps[end] in (stride, 0.0):
+            other = np.flatnonzero(steps[end:] != steps[end])
+            end = end + int(other[0]) if len(other) else len(steps)
+        runs.append([tidy(float(positions[begun])), tidy(float(positions[end])), end - begun + 1])
+        begun = end + 1
+    return runs
 
 
 @dataclass
@@ -161,21 +198,22 @@ class Reading:
 
 @dataclass
 class Identified:
-    """The hypothesis that reproduces a table; `facts` are its parameters, `residual` what it leaves.
+    """What a table is: the encoding whose formula makes it again, or None and what it may be.
 
-    `residual` is the largest difference in ulps of `precision` at the table's amplitude (None where the
-    claim is not a value of every entry, as for a learned table). `ambiguous` lists what the values cannot
-    tell apart. `reading` keeps the angles of a rotation, for `diff`.
+    `facts` are the parameters; `residual` is the largest difference in ulps of `precision` at the table's amplitude
+    (None where no formula makes it). `ambiguous` lists what fits equally well, `maybe` what a table without a name
+    could be. `reading` keeps the angles of a rotation, for `diff`.
     """
 
-    encoding: str
+    encoding: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     residual: float | None = None
     precision: str | None = None
     ambiguous: list[str] = field(default_factory=list)
     reading: Reading | None = field(default=None, repr=False)
+    maybe: list[str] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Ready for JSON: `encoding`, then the facts, then how well they reproduce the table."""
         out: dict[str, Any] = {"encoding": self.encoding}
         out |= {name: plain(value) for name, value in self.facts.items() if value is not None}
@@ -185,6 +223,8 @@ class Identified:
             out["residual"] = float(f"{self.residual:.4g}")
         if self.ambiguous:
             out["ambiguous"] = list(self.ambiguous)
+        if self.encoding is None or self.maybe:
+            out["maybe"] = list(self.maybe)
         return out
 
 

@@ -7,7 +7,7 @@ row from the slow pairs to the fast ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ class Rotation:
     first_error: Array
     place: Array  # (n,) 0, 1, 2, ... where rows are evenly spaced
     even: bool
+    rows: slice = field(default_factory=lambda: slice(None))  # the rows that were looked at
 
 
 def frequency_slack(angular: Array) -> Array:
@@ -45,7 +46,7 @@ def frequency_slack(angular: Array) -> Array:
 
 
 def constant_amplitude(cos: Array, sin: Array, precision: Precision) -> float | None:
-    """A where c² + s² = A² in every pair that has both, within the stored precision."""
+    """A where c² + s² = A² in every pair that has both, within the stored precision; a quarter of the rows may be others."""
     step = len(cos) // GLANCE
     if step > 8 and constant_amplitude(cos[::step], sin[::step], precision) is None:
         return None
@@ -63,11 +64,16 @@ def constant_amplitude(cos: Array, sin: Array, precision: Precision) -> float | 
     amplitude = mean**0.5
     slack = 2 * (np.abs(c) * precision.half_ulp(c) + np.abs(s) * precision.half_ulp(s))
     slack = 3 * slack + 1e-6 * mean * (precision.unit < 1e-4) + 1e-15 * mean
-    if (np.abs(square - mean) > slack + 4 * amplitude * precision.tiny).any():
+    good = (np.abs(square - mean) <= slack + 4 * amplitude * precision.tiny).all(axis=1)
+    if good.sum() < max(2, OTHERS * len(c)):
         return None
+    c, square = c[good], square[good]
     # rounding errors cancel where a pair turns; a slow one repeats the same error in every row
     turning = c.std(axis=0) > 0.5 * amplitude
     return unless_one(float(np.sqrt(np.mean(square[:, turning] if turning.any() else square))), precision)
+
+
+OTHERS = 0.75  # of the rows at least have to be rows of the table
 
 
 def most_rows(pairs: int) -> int:
@@ -101,13 +107,46 @@ def rotation(cos: Array, sin: Array, precision: Precision) -> Rotation | None:
     amplitude = constant_amplitude(cos, sin, precision)
     if amplitude is None:
         return None
-    rows = most_rows(cos.shape[1])
     whole = ~np.isnan(cos[0]) & ~np.isnan(sin[0])
-    c, s = cos[:ROWS, whole], sin[:ROWS, whole]
-    found = _even(c[:rows], s[:rows], amplitude, precision) or _uneven(c, s, amplitude, precision)
+    c, s = cos[:, whole], sin[:, whole]
+    for rows in _regular_rows(c, s, amplitude, precision):
+        most = slice(rows.start, min(rows.stop, rows.start + most_rows(cos.shape[1])))
+        for distance in DISTANCES:
+            found = _even(c[most], s[most], amplitude, precision, distance)
+            if found is not None:
+                place = np.arange(rows.stop - rows.start, dtype=np.float64)
+                return _spread(replace(found, rows=rows, place=place), np.asarray(whole))
+    found = _uneven(c[:ROWS], s[:ROWS], amplitude, precision)
     if found is None:
         return None
-    return _spread(found, np.asarray(whole))
+    return _spread(replace(found, rows=slice(0, len(found.place))), np.asarray(whole))
+
+
+DISTANCES = (0.0, 2.0**13, 2.0**16, 2.0**19)  # from position 0, which makes float32 angles coarse
+ENOUGH = 24  # rows in a regular run from which everything can be told
+SEEN_BY = 8  # pairs by which a break in the positions is seen
+
+
+def _regular_rows(c: Array, s: Array, amplitude: float, precision: Precision) -> list[slice]:
+    """Runs of rows in which every pair turns on by one step: the first that is long enough, and the longest."""
+    pairs = np.unique(np.linspace(0, c.shape[1] - 1, SEEN_BY).astype(int))
+    z = (c[:, pairs] + 1j * s[:, pairs]) / amplitude
+    if len(z) < 3:
+        return [slice(0, len(z))]
+    turned = z[1:] * z[:-1].conj()
+    change = np.abs(np.angle(turned[1:] * turned[:-1].conj()))
+    steps = np.abs(np.angle(turned))  # of a table whose positions stop, most are 0
+    fastest = max(float(np.median(part, axis=0).max()) for part in (steps, steps[:ENOUGH]))
+    noise = phase_error(c[:, pairs], s[:, pairs], amplitude, precision)
+    room = 8 * (noise[:-2] + 2 * noise[1:-1] + noise[2:]) + min(0.05, 0.2 * fastest)
+    regular = np.concatenate([[False], (change <= room).all(axis=1), [False]])
+    edges = np.flatnonzero(np.diff(regular.astype(np.int8))).reshape(-1, 2)
+    if not len(edges):
+        return []
+    runs = [slice(int(first), int(last) + 2) for first, last in edges]
+    longest = max(runs, key=lambda run: run.stop - run.start)
+    early = next((run for run in runs if run.stop - run.start >= ENOUGH), longest)
+    return [early] if early == longest else [early, longest]
 
 
 def _spread(found: Rotation, whole: NDArray[np.bool_]) -> Rotation:
@@ -116,18 +155,16 @@ def _spread(found: Rotation, whole: NDArray[np.bool_]) -> Rotation:
         out[whole] = values
         return out
 
-    return Rotation(
-        found.amplitude,
-        wide(found.step),
-        wide(found.error),
-        wide(found.first),
-        wide(found.first_error),
-        found.place,
-        found.even,
+    return replace(
+        found,
+        step=wide(found.step),
+        error=wide(found.error),
+        first=wide(found.first),
+        first_error=wide(found.first_error),
     )
 
 
-def _even(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotation | None:
+def _even(c: Array, s: Array, amplitude: float, precision: Precision, distance: float) -> Rotation | None:
     """Rows evenly spaced: one step per pair, refined over lags of 1, 2, 4, ... rows."""
     z = (c + 1j * s) / amplitude
     n = len(z)
@@ -142,14 +179,15 @@ def _even(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotatio
         lag *= 2
     place = np.arange(n, dtype=np.float64)
     first = np.angle(z[0])
-    travelled = np.outer(place, np.abs(step))
+    travelled = np.outer(place + distance, np.abs(step))
     for _ in range(2):  # the second time with the angle error that the start brings
         first, step, first_error, error, noise = _line(
             c, s, amplitude, precision, place, first, step, travelled
         )
         step = unwrap_by_order(step)
         start, agree = decode(first[None], step, first_error[None])
-        travelled = np.abs(first) + np.outer(place + (abs(start[0]) if agree[0] else 0.0), np.abs(step))
+        far = max(distance, abs(float(start[0])) if agree[0] else 0.0)
+        travelled = np.abs(first) + np.outer(place + far, np.abs(step))
     rest = np.angle(z * np.exp(-1j * (first + np.outer(place, step))))
     slack = 8 * noise + 4 * frequency_slack(step) * travelled + 8 * FLOAT32_STEP
     slack = slack + 2 * FLOAT32_STEP * n + 1e-3 * (np.abs(step) > 0.05)
@@ -276,6 +314,17 @@ def _far(angles: Array, step: Array, noise: Array) -> tuple[float, float]:
     return float(place[0]), float(rest[0])
 
 
+def places_of_first(angles: Array, step: Array, noise: Array) -> list[float]:
+    """Where a row with these angles (m,) may lie: the nearest place at which all pairs agree, and the best one."""
+    near, agree = decode(angles[None], step, noise[None])
+    order = np.argsort(np.abs(step))
+    far, rest = _far(angles[order], step[order], noise[order] + 1e-12)
+    found = [float(near[0])] if agree[0] else []
+    if rest < AGREE and not (agree[0] and abs(far - float(near[0])) < 1):
+        found.append(far)
+    return found
+
+
 def _uneven(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotation | None:
     """Rows at any positions: the first two give the steps, each further row is decoded with them and
     then makes them more exact."""
@@ -334,10 +383,10 @@ def rotation_of_component(component: Array, precision: Precision) -> Rotation | 
     centre, sides = component[1:-1], component[2:] + component[:-2]
     power = np.einsum("ri,ri->i", centre, centre)
     ratio = np.einsum("ri,ri->i", centre, sides) / np.maximum(power, 1e-300)
-    if (
-        np.abs(sides - ratio * centre) > 8 * np.abs(component).max() * (2 * precision.unit + FLOAT32_STEP * n)
-    ).any():
-        return None
+    room = 8 * np.abs(component).max() * (2 * precision.unit + FLOAT32_STEP * n)
+    breaks = np.flatnonzero((np.abs(sides - ratio * centre) > room).any(axis=1))
+    if len(breaks):  # where positions leave the line, all rows after it spoil the fit
+        return rotation_of_component(component[: n // 2], precision) if n >= 2 * ENOUGH else None
     place = np.arange(n, dtype=np.float64)
     step, even, odd, error = _best_fit(component, place, np.arccos(np.clip(ratio / 2, -1, 1)))
     step[np.ptp(component, axis=0) == 0] = 0
@@ -363,7 +412,7 @@ def rotation_of_component(component: Array, precision: Precision) -> Rotation | 
     elif len(slow) and np.ptp(component[0]) == 0:
         step[slow], error[slow] = _slow_cosines(component[:, slow] / amplitude, precision)
         first[slow] = 0.0
-    return Rotation(amplitude, step, error, first, np.full(m, 4 * scale), place, True)
+    return Rotation(amplitude, step, error, first, np.full(m, 4 * scale), place, True, slice(0, n))
 
 
 def _best_fit(component: Array, place: Array, step: Array) -> tuple[Array, Array, Array, Array]:

@@ -24,48 +24,12 @@ from pe_cli.inspect.laws import (
     variants,
 )
 from pe_cli.inspect.ramps import rope_laws
-from pe_cli.inspect.result import FLOAT32_STEP, Law, Match, Precision, Solved
-from pe_cli.inspect.rotation import Rotation, decode, frequency_slack
+from pe_cli.inspect.regenerate import FARTHEST, NEARLY, Formula, place_rows, resembles
+from pe_cli.inspect.result import Law, Match, Precision, Solved
+from pe_cli.inspect.rotation import Rotation, places_of_first
 from pe_cli.numerics.kernels import geometric, rotations
 
 Array = NDArray[np.float64]
-Frequencies = Sequence[Decimal] | Sequence[float] | NDArray[Any]
-ROWS = 2048
-GLANCE = 48
-
-
-def match_rotation(
-    cos: Array, sin: Array, positions: Array, frequencies: Frequencies, amplitude: float, precision: Precision
-) -> Match:
-    """Compare cosines and sines [n, m] (NaN where a column is absent) with A exp(i p w)."""
-    rows = len(positions)
-    if rows > 8 * GLANCE:  # most hypotheses are wrong in a few rows
-        few = np.unique(np.linspace(0, rows - 1, GLANCE).astype(int))
-        glance = match_rotation(cos[few], sin[few], positions[few], frequencies, amplitude, precision)
-        if not glance.reproduced:
-            return glance
-    angular = np.abs(np.array([float(w) for w in frequencies]))
-    slack = 4 * frequency_slack(angular)
-    worst, exact, reproduced = 0.0, True, True
-    ulp = 2 * float(precision.half_ulp(np.array([amplitude * 0.99]))[0])
-    stepped = 0.0
-    for start in range(0, rows, ROWS):
-        block = slice(start, start + ROWS)
-        z = rotations(positions[block], frequencies, amplitude=amplitude)
-        travelled = np.abs(np.outer(positions[block], angular)) * amplitude
-        for part, model in ((cos[block], z.real), (sin[block], z.imag)):
-            error = np.abs(part - model)
-            error[np.isnan(part)] = 0
-            half = precision.half_ulp(model)
-            # the last float32 operations round once or twice more than the store
-            exact &= bool((error <= 1.05 * half + 2.0**-51 * (amplitude + travelled)).all())
-            room = 3.2 * half + 1.5 * FLOAT32_STEP * amplitude + slack * travelled
-            reproduced &= bool((error <= room).all())
-            if not reproduced:
-                return Match(False, False, float(error.max()), float(error.max()) / ulp)
-            worst = max(worst, float(error.max(initial=0.0)))
-            stepped = max(stepped, float((error / (ulp + 2 * FLOAT32_STEP * travelled)).max(initial=0.0)))
-    return Match(exact or reproduced, exact, worst, worst / ulp if exact else stepped)
 
 
 def rope_frequencies(
@@ -76,8 +40,9 @@ def rope_frequencies(
 
     if scaling == "yarn" and not options.get("truncate", True):
         options = options | {"truncate": False}
-    made = frequencies(dim, base=base, scaling=scaling, **options)
-    return made.inv_freq, made.attention_factor
+    still = options.pop("padded_pairs", 0)
+    made = frequencies(dim - 2 * still, base=base, scaling=scaling, **options)
+    return (*made.inv_freq, *[Decimal(0)] * still), made.attention_factor
 
 
 def usable_pairs(found: Rotation) -> int:
@@ -88,15 +53,72 @@ def usable_pairs(found: Rotation) -> int:
     return int(dead[0]) if len(dead) else len(found.step)
 
 
+MOST_ROWS = 2048  # of the run that hypotheses are tried on
+MOST_TRIED = 6
+
+
 def solve(
     cos: Array, sin: Array, found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
 ) -> Iterator[Solved]:
-    """Hypotheses that reproduce the rows, most likely first."""
+    """Hypotheses that reproduce all rows but a few, most likely first."""
+    solved = _solved_run(cos, sin, found, precision, width, sinusoid=sinusoid, rope=rope)
+    told: set[str] = set()
+    for one in solved[:MOST_TRIED]:
+        whole = None if one.law.scaling in told else over_all_rows(one, cos, sin, found, precision)
+        if whole is not None:
+            told.add(one.law.scaling)
+            yield whole
+
+
+def _chosen(found: Rotation) -> NDArray[np.intp]:
+    """Rows over the whole length of the run, by their number in it."""
+    return np.unique(np.linspace(0, len(found.place) - 1, MOST_ROWS).astype(np.intp))
+
+
+def over_all_rows(
+    one: Solved, cos: Array, sin: Array, found: Rotation, precision: Precision
+) -> Solved | None:
+    """The hypothesis with the positions of all rows, or None where it does not give more than half of them."""
+    formula = Formula(cos, sin, one.frequencies, one.amplitude, precision)
+    chosen = _chosen(found)
+    if not formula.fit(found.rows.start + chosen, one.positions):
+        return None
+    numbers = np.arange(len(cos))
+    if found.even:
+        unit = (
+            one.stride / max(1.0, float(found.place[chosen[1]] - found.place[chosen[0]]))
+            if len(chosen) > 1
+            else 1.0
+        )
+        line = one.positions[0] + unit * (numbers - found.rows.start)
+    else:
+        line = np.full(len(cos), one.positions[-1])
+        line[found.rows.start + chosen] = one.positions
+    both = not (np.isnan(cos).all() or np.isnan(sin).all())
+    placed = place_rows(
+        line, formula.good, formula.decode if both else None, np.concatenate([cos, sin], axis=1)
+    )
+    if placed is None:
+        return None
+    known = np.delete(numbers, placed.strangers)
+    match = formula.match(known, placed.positions[known])
+    steps = np.diff(placed.positions[known])
+    even = len(steps) == 0 or bool(np.all(steps == steps[0])) or (found.even and placed.rule is None)
+    return replace(
+        one, positions=placed.positions, match=match, even=even, rule=placed.rule, strangers=placed.strangers
+    )
+
+
+def _solved_run(
+    cos: Array, sin: Array, found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
+) -> list[Solved]:
+    """Hypotheses that reproduce the run of rows from which the steps were taken, most likely first."""
+    chosen = _chosen(found)
+    cos, sin = cos[found.rows][chosen], sin[found.rows][chosen]
+    found = replace(found, place=found.place[chosen])
     solved = list(_attempt(cos, sin, found, precision, width, sinusoid=sinusoid, rope=rope))
-    if not solved or 0 < abs(solved[0].start - round(solved[0].start)) < 0.05:
-        for sharper in _by_distance_from_zero(
-            found, precision, len(cos), width, sinusoid=sinusoid, rope=rope
-        ):
+    if not solved or 0 < abs(solved[0].start - round(solved[0].start)) < NEARLY:
+        for sharper in _by_distance_from_zero(found, precision, width, sinusoid=sinusoid, rope=rope):
             better = list(_attempt(cos, sin, sharper, precision, width, sinusoid=sinusoid, rope=rope))
             if better:
                 solved = better
@@ -121,7 +143,7 @@ def solve(
             one.likelihood = -1
     # a frequency shift is another way to say the same, so that the last bits do not choose it
     exact_in = {one.law.scaling for one in solved if one.match.exact}
-    yield from sorted(
+    return sorted(
         solved, key=lambda one: (one.law.scaling not in exact_in, one.likelihood, not one.match.exact)
     )
 
@@ -173,29 +195,56 @@ def polished(one: Solved, cos: Array, sin: Array, precision: Precision) -> Solve
         frequencies, _ = _frequencies(law, one.shift, one.dim, len(one.frequencies))
     except PeError:
         return None
-    match = match_rotation(cos, sin, one.positions, frequencies, one.amplitude, precision)
-    return replace(one, law=law, frequencies=frequencies, match=match) if match.exact else None
+    match = matched(cos, sin, one.positions, frequencies, one.amplitude, precision)
+    exact = match is not None and match.exact
+    return replace(one, law=law, frequencies=frequencies, match=match) if match and exact else None
+
+
+def matched(
+    cos: Array,
+    sin: Array,
+    positions: Array,
+    frequencies: Sequence[Any],
+    amplitude: float,
+    precision: Precision,
+) -> Match | None:
+    """How well the rows are made again, where they are."""
+    if not resembles(cos, sin, positions, frequencies, amplitude, precision):
+        return None
+    formula = Formula(cos, sin, frequencies, amplitude, precision)
+    rows = np.arange(len(cos))
+    reproduced = formula.fit(rows, positions)
+    return replace(formula.match(rows, positions), reproduced=reproduced)
 
 
 def _attempt(
     cos: Array, sin: Array, found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
 ) -> Iterator[Solved]:
     sign = float(np.sign(found.step[0]))
+    done: dict[tuple[Any, ...], Solved] = {}
     for law, shift, dim in _hypotheses(found, width, precision.unit, sinusoid=sinusoid, rope=rope):
+        kind = law.scaling, shift or 0.0, dim
+        same = done.get(kind)
+        if same is not None and same.match.exact and digits_of(same.law.base) <= ROUND_DIGITS:
+            if same.shift != shift:
+                yield replace(same, shift=shift)
+            continue
         try:
             frequencies, own = _frequencies(law, shift, dim, len(found.step))
         except PeError:
             continue
         amplitude = magnitude(found.amplitude, own, precision)
-        for positions in _positions(found, law.unit * sign, frequencies, len(cos)):
-            match = match_rotation(cos, sin, positions, frequencies, amplitude, precision)
-            if match.reproduced:
-                yield Solved(law, width, shift, positions, amplitude, match, frequencies, found.even, dim)
+        for positions in _positions(found, law.unit * sign, frequencies):
+            match = matched(cos, sin, positions, frequencies, amplitude, precision)
+            if match is not None:
+                one = Solved(law, width, shift, positions, amplitude, match, frequencies, found.even, dim)
+                done.setdefault(kind, one)
+                yield one
                 break
 
 
 def _by_distance_from_zero(
-    found: Rotation, precision: Precision, rows: int, width: int, *, sinusoid: bool, rope: bool
+    found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
 ) -> Iterator[Rotation]:
     """Sharper steps for rows far from position 0: the first angle is the step times a known position."""
     sign, begun = float(np.sign(found.step[0])), 0.0
@@ -204,7 +253,7 @@ def _by_distance_from_zero(
             frequencies, _ = _frequencies(law, shift, dim, len(found.step))
         except PeError:
             continue
-        for positions in _positions(found, law.unit * sign, frequencies, rows):
+        for positions in _positions(found, law.unit * sign, frequencies):
             start = float(positions[0])
             if abs(start) < 8 * abs(law.unit):
                 return None
@@ -222,13 +271,19 @@ def solve_with(
 ) -> Iterator[Solved]:
     """The table with measured frequencies, whatever their rule."""
     amplitude = magnitude(found.amplitude, 1.0, precision)
-    for positions in _positions(found, law.unit, frequencies, len(cos)):
-        match = match_rotation(cos, sin, positions, frequencies, amplitude, precision)
-        if match.reproduced:
-            yield Solved(
+    chosen = _chosen(found)
+    run = replace(found, place=found.place[chosen])
+    c, s = cos[found.rows][chosen], sin[found.rows][chosen]
+    for positions in _positions(run, law.unit, frequencies):
+        match = matched(c, s, positions, frequencies, amplitude, precision)
+        if match is not None:
+            one = Solved(
                 law, 2 * len(frequencies), None, positions, amplitude, match, frequencies, found.even
             )
-            return
+            whole = over_all_rows(one, cos, sin, found, precision)
+            if whole is not None:
+                yield whole
+                return
 
 
 def _hypotheses(
@@ -268,25 +323,34 @@ def magnitude(measured: float, own: float, precision: Precision) -> float:
     return roundest(measured, error)
 
 
-def _positions(found: Rotation, unit: float, frequencies: Sequence[Any], rows: int) -> Iterator[Array]:
-    """Positions of all rows: the first one decoded from its angles, rounded where whole numbers fit."""
+def _positions(found: Rotation, unit: float, frequencies: Sequence[Any]) -> Iterator[Array]:
+    """Positions of the rows of the run: the first one decoded from its angles, rounded where whole numbers fit."""
     angular = np.array([float(w) for w in frequencies])
     live = (angular > 0) & ~np.isnan(found.first)
-    noise = np.maximum(found.first_error[live], 1e-7)[None]
-    place = found.place if not found.even else np.arange(rows, dtype=np.float64)
-    if len(place) != rows:
-        return
-    start, agree = decode(found.first[live][None], angular[live], noise)
-    if agree[0]:
-        first = float(start[0])
-        yield _rounded(first, unit) + place * unit
+    noise = np.maximum(found.first_error[live], 1e-7)
+    for first in places_of_first(found.first[live], angular[live], noise) if live.any() else ():
+        if abs(first) > FARTHEST or _by_chance(first, angular[live], noise):
+            continue
+        yield _rounded(first, unit) + found.place * unit
         if abs(first - _rounded(first, unit)) > 1e-9:
-            yield first + place * unit
+            yield first + found.place * unit
+
+
+MOST_CHANCE = 1e-3
+
+
+def _by_chance(first: float, angular: Array, noise: Array) -> bool:
+    """Whether some position up to this one is likely to give any angles at all to within their errors."""
+    if abs(first) < 1:
+        return False
+    window = np.minimum(6 * noise, np.pi) / np.pi
+    places = abs(first) * float((angular / (6 * noise)).max())
+    return bool(np.log(places) + np.log(window).sum() > np.log(MOST_CHANCE))
 
 
 def _rounded(first: float, unit: float) -> float:
     """A whole number, or a multiple of the step, near the first position."""
-    if abs(first - round(first)) < 0.05:
+    if abs(first - round(first)) < NEARLY:
         return float(round(first))
     multiple = round(first / unit) * unit
     return multiple if abs(first - multiple) < 0.02 * abs(unit) else first

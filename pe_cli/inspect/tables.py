@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.inspect.columns import arrangements, identify_axes, pick, repeated
-from pe_cli.inspect.laws import ROUND_DIGITS, as_rounded, digits_of, rounded_geometric
+from pe_cli.inspect.laws import ROUND_DIGITS, as_rounded, digits_of, rounded_geometric, roundest, unknown_law
 from pe_cli.inspect.result import Identified, Law, Precision, Reading, Solved, stored_precision, tidy
 from pe_cli.inspect.rotation import Rotation, constant_amplitude, rotation, rotation_of_component
 from pe_cli.inspect.sinusoids import layout_reading, solve, solve_with, usable_pairs
@@ -56,6 +56,7 @@ def identify_table(table: NDArray[Any], hint: str | None) -> Identified | None:
     way, once = repeated(rows.body)
     if way != "split":
         return _alone(once, way, rows, precision)
+    unnamed: Identified | None = None
     for arrangement in arrangements(table.shape[1]):
         if arrangement.name.endswith("|0") and np.any(rows.body[:, -1]):
             continue
@@ -65,9 +66,23 @@ def identify_table(table: NDArray[Any], hint: str | None) -> Identified | None:
         found = rotation(cos, sin, precision)
         if found is not None:
             named = _named(arrangement.name, cos, sin, found, precision, table.shape[1], rows, hint)
-            if named is not None:
+            if named is not None and named.encoding is not None:
                 return named
-    return identify_axes(rows.body, precision, rows.before) or _alone(rows.body, "split", rows, precision)
+            unnamed = unnamed or named
+    return (
+        identify_axes(rows.body, precision, rows.before)
+        or unnamed
+        or _alone(rows.body, "split", rows, precision)
+    )
+
+
+def flat_width(values: NDArray[Any]) -> int:
+    """The width of a table of pairs of cosine and sine whose rows lie one after the other, by its row of position 0; or 0."""
+    if len(values) < 16 or values.dtype.kind not in "fV" or values[0] == 0 or values[1] != 0:
+        return 0
+    even = values[::2] == values[0]
+    pairs = int(np.argmin(even & (values[1::2] == 0))) if len(values) % 2 == 0 else 0
+    return 2 * pairs if pairs > 1 and len(values) % (2 * pairs) == 0 else 0
 
 
 @dataclass
@@ -98,14 +113,14 @@ class NonzeroRows:
             return solved.place_facts()
         if not solved.even:
             return None
-        expected_first = solved.start - self.before * solved.stride
+        expected_first = solved.start - (self.before + solved.front) * solved.stride
         facts = solved.place_facts()
         if len(self.zero) == 1 and abs(expected_first) < 1e-6 and solved.stride == 1:
             return facts | {"start": 0, "padding_idx": self.zero[0]}
         if len(self.others):
             return None
         if self.zero == list(range(self.before)):
-            return facts | {"prefix_rows": self.before}
+            return facts | {"prefix_rows": self.before, "offset_rows": self.before + solved.front}
         return facts | {"zero_rows": self.zero}
 
 
@@ -171,10 +186,15 @@ def _other_shift(arrangement: str, solved: Solved) -> list[str]:
         return list(solved.law.ambiguous)
     other = STYLES.get((arrangement, 1.0 - solved.shift))
     notes = list(solved.law.ambiguous)
-    if not notes and other and digits_of(solved.law.base) > ROUND_DIGITS:
-        pairs = solved.dim / 2
+    pairs = solved.dim / 2
+    if not notes and other and pairs > 1:
         base = solved.law.base ** ((pairs - 1 + solved.shift) / (pairs - solved.shift))
-        notes = [f"base {base:.6g} with a frequency shift of {1 - solved.shift:g}"]
+        both_round = digits_of(roundest(base, 1e-9 * base)) <= ROUND_DIGITS
+        if both_round or digits_of(solved.law.base) > ROUND_DIGITS:
+            layout = (
+                f", rope layout {LAYOUTS[arrangement]}" if solved.shift and arrangement in LAYOUTS else ""
+            )
+            notes = [f"base {base:.6g} with a frequency shift of {1 - solved.shift:g}{layout}"]
     return [f"style {other}: {note}" if other else note for note in notes]
 
 
@@ -185,11 +205,29 @@ def _complex(cos: Array, sin: Array) -> NDArray[np.complex128]:
     return z
 
 
+MOST_FRONT = 8
+SHOWN = 16
+
+
 def _finished(encoding: str, facts: dict[str, Any], reading: Reading, ambiguous: list[str]) -> Identified:
+    """The answer; without a name where rows are left over that the formula does not make."""
     solved = reading.solved
     facts["computed"] = "float32" if solved.match.float32_angles else "exact"
     facts["max_abs"] = tidy(solved.match.max_abs)
-    return Identified(encoding, facts, solved.match.ulps, reading.precision.name, ambiguous, reading)
+    front = solved.front if solved.front <= min(MOST_FRONT, len(solved.positions) // 4) else 0
+    left = solved.strangers[front:]
+    if not left:
+        return Identified(encoding, facts, solved.match.ulps, reading.precision.name, ambiguous, reading)
+    rows = [row + reading.before for row in left]
+    shown = ", ".join(map(str, rows[:SHOWN])) + (", ..." if len(rows) > SHOWN else "")
+    also = [note.split()[0] for note in ambiguous if note.startswith(("sinusoidal style", "rope layout"))]
+    likely = [f"{name}, but for {len(rows)} of {len(solved.positions)} rows" for name in (encoding, *also)]
+    told = {
+        key: facts[key] for key in ("style", "layout", "dim", "base", "start") if facts.get(key) is not None
+    }
+    return Identified(
+        None, told | {"rows_that_differ": shown}, precision=reading.precision.name, maybe=likely
+    )
 
 
 def rope_facts(
@@ -231,17 +269,20 @@ def _unruled(
         ):
             reading = Reading(columns, order, _complex(cos, sin), solved, precision)
             return rope_facts(reading, layout, [solved], solved.place_facts(), [])
-    divisors = 10000.0 ** (-np.arange(len(frequencies)) / len(frequencies)) / frequencies
-    law = Law("longrope", 10000.0, unit, parameters={"factors": [tidy(float(f)) for f in divisors]})
-    law.ambiguous = ("base 10000 is assumed: only base and factors together are known",)
-    if clear >= len(found.step) - 1 and (frequencies[2:] <= frequencies[:-2]).all():
+    law, note = unknown_law(frequencies, found.amplitude, unit)
+    alone = np.isnan(cos).all() or np.isnan(sin).all()  # cosines alone may be those of anything
+    falls = (frequencies[2:] <= frequencies[:-2]).all() and frequencies[0] <= 1.001 and frequencies[-1] < 0.1
+    if clear >= len(found.step) - 1 and falls and not (alone and law.scaling == "unknown"):
         for solved in solve_with(cos, sin, found, precision, law, [float(w) for w in frequencies]):
             reading = Reading(columns, order, _complex(cos, sin), solved, precision)
-            return rope_facts(reading, layout, [solved], solved.place_facts(), [])
-    facts = {"layout": layout, "dim": 2 * len(frequencies), "scaling": "longrope"}
-    facts |= {"attention_factor": tidy(found.amplitude)}
-    note = "a rotation by position, but too coarsely stored to tell all its frequencies or its first position"
-    return Identified("rope", facts, None, precision.name, [note])
+            return rope_facts(reading, layout, [solved], solved.place_facts(), [note])
+    facts = {"layout": layout, "dim": 2 * len(frequencies)}
+    return Identified(
+        None,
+        facts,
+        precision=precision.name,
+        maybe=["rope or sinusoidal, of unknown frequencies or positions"],
+    )
 
 
 def identify_pair(cos: NDArray[Any], sin: NDArray[Any], layout: str | None) -> Identified | None:
@@ -308,13 +349,5 @@ def _parts(values: Array, found: Rotation) -> Iterator[tuple[str, Array, Array, 
         readings.reverse()
     for part, cos, sin, first in readings:
         sure = found.step * len(values) > 0.5
-        turned = Rotation(
-            found.amplitude,
-            found.step,
-            found.error,
-            np.where(sure, np.angle(np.exp(1j * first)), np.nan),
-            found.first_error,
-            found.place,
-            True,
-        )
+        turned = replace(found, first=np.where(sure, np.angle(np.exp(1j * first)), np.nan))
         yield part, cos, sin, turned

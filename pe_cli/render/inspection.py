@@ -109,4 +109,4 @@ def _identity(tensor: TensorReport, said: str | None) -> dict[str, Any]:
     if said and tensor.identified.encoding != said:
         likeness = f"alone they look like {tensor.identified.encoding}"
         return {"encoding": f"{said}, as the file says", "numbers": likeness}
-    return {key: spell(value) for key, value in tensor.identified.as_dict().items()}
+    return {key: spell(value) for key, value in tensor.identified.to_dict().items()}

@@ -1,0 +1,253 @@
+"""Rows made again by a formula: how well they match, and at which positions they lie.
+
+A position is that of a line, or follows a rule by which the line is rounded, wrapped or cut off, or is read from its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.inspect.result import FLOAT32_STEP, Match, Precision
+from pe_cli.inspect.rotation import decode, frequency_slack, phase_error
+from pe_cli.numerics.dtypes import round_to
+from pe_cli.numerics.kernels import rotations
+
+Array = NDArray[np.float64]
+Frequencies = Sequence[Decimal] | Sequence[float] | NDArray[Any]
+Numbers = NDArray[np.intp]
+ROWS = 2048
+GLANCE = 48
+ALIKE = 0.1  # of the amplitude: what differs by more is no match, however coarse the arithmetic
+
+
+def resembles(
+    cos: Array, sin: Array, positions: Array, frequencies: Frequencies, amplitude: float, precision: Precision
+) -> bool:
+    """Whether rows [n, m] (NaN where a column is absent) are near A exp(i p w), so that a closer look pays."""
+    rows = len(positions)
+    few = np.unique(np.linspace(0, rows - 1, GLANCE).astype(int))
+    angular = np.abs(np.array([float(w) for w in frequencies]))
+    z = rotations(positions[few], frequencies, amplitude=amplitude)
+    travelled = np.abs(np.outer(positions[few], angular)) * amplitude
+    coarse = np.minimum(4 * frequency_slack(angular) * travelled, ALIKE * amplitude)
+    for part, model in ((cos[few], z.real), (sin[few], z.imag)):
+        room = 3.2 * precision.half_ulp(model) + 1.5 * FLOAT32_STEP * amplitude + coarse
+        if (np.abs(part - model) > room).any():
+            return False
+    return True
+
+
+class Formula:
+    """A exp(i p w) beside the cosines and sines [n, m] that it should make; NaN where a column is absent.
+
+    `exact` where it makes the rows that it was fitted to within one rounding; else its frequencies are taken as float32
+    numbers, and its angles as float32 products.
+    """
+
+    LAST_BITS = 12  # float32 code gives a frequency to within so many steps
+    TELLING = 64  # rows at least tell these steps,
+    ENTRIES = 1 << 13  # or rows with so many pairs
+    ANGLE_ROUNDINGS = 1.6  # of a float32 angle: divisions and factors round once more than the product
+    UNSEEN = 3.0  # more in tables too coarse to tell the last bits of the frequencies
+    COARSEST = 0.008  # of the amplitude: beyond it only the product itself is believed
+
+    def __init__(
+        self, cos: Array, sin: Array, frequencies: Frequencies, amplitude: float, precision: Precision
+    ) -> None:
+        self.cos, self.sin = cos, sin
+        self.frequencies, self.amplitude, self.precision = frequencies, amplitude, precision
+        self.single: NDArray[np.float32] | None = None
+        self.ulp = 2 * float(precision.half_ulp(np.array([amplitude * 0.99]))[0])
+
+    def fit(self, rows: Numbers, positions: Array) -> bool:
+        """Choose the arithmetic in which `rows` at `positions` are made; False where neither does it."""
+        self.single = None
+        if self.good(rows, positions).all():
+            return True
+        most = max(self.TELLING, self.ENTRIES // len(self.frequencies))
+        few = np.unique(np.linspace(0, len(rows) - 1, most).astype(int))
+        c, s = self.cos[rows[few]], self.sin[rows[few]]
+        p = positions[few].astype(np.float32)[:, None]
+        nearest = np.array([float(w) for w in self.frequencies]).astype(np.float32)
+        best, least = nearest.copy(), np.full(len(nearest), np.inf)
+        by_rounding = self.ulp**2  # of one entry: a smaller gain is chance
+        for step in sorted(range(-self.LAST_BITS, self.LAST_BITS + 1), key=abs):
+            tried = (nearest.view(np.int32) + np.int32(step)).view(np.float32)
+            angle = (p * tried).astype(np.float64)
+            rest = np.nansum((self.amplitude * np.cos(angle) - c) ** 2, axis=0)
+            rest += np.nansum((self.amplitude * np.sin(angle) - s) ** 2, axis=0)
+            better = rest < least - by_rounding
+            best[better], least[better] = tried[better], rest[better]
+        self.single = best
+        return bool(self.good(rows, positions).all())
+
+    @property
+    def exact(self) -> bool:
+        return self.single is None
+
+    def good(self, rows: Numbers, positions: Array) -> NDArray[np.bool_]:
+        """Which rows are made again at these positions."""
+        return self._compare(rows, positions)[0]
+
+    def match(self, rows: Numbers, positions: Array) -> Match:
+        """How well rows that are made again are made."""
+        good, own = self._compare(rows, positions)
+        worst = own
+        if not self.exact:
+            exactly = Formula(self.cos, self.sin, self.frequencies, self.amplitude, self.precision)
+            worst = exactly._compare(rows, positions)[1]
+        return Match(bool(good.all()), self.exact, worst, own / self.ulp)
+
+    def _compare(self, rows: Numbers, positions: Array) -> tuple[NDArray[np.bool_], float]:
+        """Which rows are made, and the largest error of all."""
+        good, worst = np.empty(len(rows), dtype=np.bool_), 0.0
+        for start in range(0, len(rows), ROWS):
+            block = slice(start, start + ROWS)
+            made, room = self._made(positions[block])
+            right = np.ones(len(made), dtype=np.bool_)
+            for part, model in ((self.cos, made.real), (self.sin, made.imag)):
+                error = np.abs(part[rows[block]] - model)
+                error[np.isnan(part[rows[block]])] = 0
+                right &= (error <= room + 1.05 * self.precision.half_ulp(model)).all(axis=1)
+                worst = max(worst, float(error.max(initial=0.0)))
+            good[block] = right
+        return good, worst
+
+    def _made(self, positions: Array) -> tuple[NDArray[np.complex128], Array]:
+        """The rows, and by how much arithmetic may change them before they are stored."""
+        if self.single is None:
+            angular = np.abs(np.array([float(w) for w in self.frequencies]))
+            travelled = np.abs(np.outer(positions, angular))
+            z = rotations(positions, self.frequencies, amplitude=self.amplitude)
+            return z, 2.0**-49 * self.amplitude * (1 + travelled)
+        with np.errstate(over="ignore"):
+            angle = np.outer(positions.astype(np.float32), self.single).astype(np.float64)
+        # the last float32 operations round once or twice more than the store
+        step = np.ldexp(2.0**-24, np.frexp(angle)[1])
+        roundings = self.ANGLE_ROUNDINGS + self.UNSEEN * (self.precision.unit > COARSE)
+        room = 2.0**-23 + np.minimum(roundings * step, self.COARSEST)
+        return self.amplitude * np.exp(1j * angle), self.amplitude * room
+
+    def decode(self, rows: Numbers) -> Array:
+        """The positions that the angles of rows tell, whole where they are nearly; NaN where the pairs do not agree."""
+        angular = np.array([float(w) for w in self.frequencies])
+        live = (angular > 0) & ~np.isnan(self.cos[0]) & ~np.isnan(self.sin[0])
+        c, s = self.cos[np.ix_(rows, live)], self.sin[np.ix_(rows, live)]
+        noise = phase_error(c, s, self.amplitude, self.precision)
+        found, agree = decode(np.arctan2(s, c), angular[live], noise)
+        whole = np.rint(found)
+        found = np.where(np.abs(found - whole) < NEARLY, whole, found)
+        return np.where(agree & (np.abs(found) < FARTHEST), found, np.nan)
+
+
+NEARLY = 0.05
+COARSE = 2.0**-20  # of the amplitude: more than float32 rounds
+FARTHEST = 2.0**24  # beyond it float32 does not count
+
+# Says of rows and the positions they are thought to have which of them the formula makes again.
+Agrees = Callable[[Numbers, Array], NDArray[np.bool_]]
+# The positions that the angles of rows tell, near whole numbers where they are.
+Decodes = Callable[[Numbers], Array]
+
+
+@dataclass
+class Placement:
+    """`positions` of all rows; those of `strangers`, rows that no position gives, are the line's."""
+
+    positions: Array
+    rule: str | None
+    strangers: tuple[int, ...]
+
+
+def _wrapped(line: Array, bits: int) -> Array:
+    half = 2.0 ** (bits - 1)
+    return np.asarray((line + half) % (2 * half) - half)
+
+
+# What a type makes of whole positions that it cannot hold.
+ROUNDED: dict[str, Callable[[Array], Array]] = {
+    "bfloat16": lambda line: round_to(line, "bfloat16").astype(np.float64),
+    "float16": lambda line: round_to(line, "float16").astype(np.float64),
+    "int8": lambda line: _wrapped(line, 8),
+    "int16": lambda line: _wrapped(line, 16),
+}
+MOST_STRANGERS = 0.5  # of the rows: beyond it the formula is another one
+
+
+def place_rows(line: Array, agrees: Agrees, decodes: Decodes | None, table: NDArray[Any]) -> Placement | None:
+    """Where the rows of `table` (n, d) lie; None where more than half of them have no position.
+
+    `line` (n,) are the positions if they count on from the rows that were solved. A rule is believed only if it gives
+    every row.
+    """
+    everywhere = np.arange(len(line))
+    good = agrees(everywhere, line)
+    if good.all():
+        return Placement(line, None, ())
+    by_rule = _by_rule(line, good, agrees)
+    if by_rule is not None:
+        return by_rule
+    positions = line.copy()
+    off = np.flatnonzero(~good)
+    repeated = _same_rows(table, np.flatnonzero(good), off)
+    positions[off] = np.where(repeated >= 0, line[repeated], np.nan)
+    left = off[repeated < 0]
+    if len(left) and decodes is not None:
+        found = decodes(left)
+        left, found = left[~np.isnan(found)], found[~np.isnan(found)]
+        if len(left):
+            positions[left] = np.where(agrees(left, found), found, np.nan)
+    strangers = np.flatnonzero(np.isnan(positions))
+    if len(strangers) > MOST_STRANGERS * len(line):
+        return None
+    positions[strangers] = line[strangers]
+    known = np.delete(positions, strangers)
+    return Placement(positions, _rule_of(known), tuple(int(row) for row in strangers))
+
+
+def _by_rule(line: Array, good: NDArray[np.bool_], agrees: Agrees) -> Placement | None:
+    everywhere = np.arange(len(line))
+    wrong = np.flatnonzero(~good)
+    whole = bool(np.all(line == np.rint(line)))
+    for name, rule in ROUNDED.items() if whole else ():
+        guess = rule(line)
+        if np.any(guess != line) and agrees(wrong, guess[wrong]).all() and agrees(everywhere, guess).all():
+            return Placement(guess, name, ())
+    first = int(wrong[0])
+    if first > 1 and len(wrong) == len(line) - first:
+        guess = line.copy()
+        guess[first:] = line[first - 1]
+        if agrees(wrong, guess[wrong]).all():
+            return Placement(guess, "clamp", ())
+    return None
+
+
+def _same_rows(table: NDArray[Any], known: Numbers, rows: Numbers) -> Numbers:
+    """For each of `rows` the known row with the same numbers, or -1."""
+    contiguous = np.ascontiguousarray(table)
+    by_bytes = {contiguous[row].tobytes(): int(row) for row in known[::-1]}
+    return np.array([by_bytes.get(contiguous[row].tobytes(), -1) for row in rows], dtype=np.intp)
+
+
+def _rule_of(positions: Array) -> str | None:
+    """restart where every run counts up from one and the same first position, else other; None on a line."""
+    steps = np.diff(positions)
+    if len(steps) == 0 or np.all(steps == steps[0]):
+        return None
+    stride = steps[0]
+    breaks = np.flatnonzero(steps != stride)
+    if np.all(positions[breaks + 1] == positions[0]):
+        return "restart"
+    line = positions[0] + stride * np.arange(len(positions))
+    for name, rule in ROUNDED.items():
+        if np.array_equal(rule(line), positions):
+            return name
+    if np.array_equal(np.minimum(line, positions.max()), positions):
+        return "clamp"
+    return "other"
