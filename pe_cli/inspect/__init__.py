@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pe_cli.inspect.checkpoints import PositionTensor, describe_checkpoint
 from pe_cli.inspect.frequencies import identify_divisors, identify_frequencies
-from pe_cli.inspect.learned import could_be, named_learned
+from pe_cli.inspect.learned import could_be, named_learned, structure
 from pe_cli.inspect.relative import identify_bias, identify_coordinates, identify_integers, identify_slopes
 from pe_cli.inspect.result import Identified
 from pe_cli.inspect.tables import flat_width, identify_pair, identify_table
@@ -67,6 +67,8 @@ def identify(
     unnamed = found or Identified()
     if not unnamed.maybe:
         unnamed.maybe = could_be(table)
+        shown = structure(table) if "learned" in unnamed.maybe and table.ndim == 2 else None
+        unnamed.facts |= shown.facts if shown else {}
     return unnamed
 
 

@@ -58,9 +58,17 @@ def roundest(value: float, error: float) -> float:
 
 
 def neat(value: float, error: float) -> float:
-    """A short number within `error` of `value`, else `value` as it is: rounding must not cost precision."""
+    """A short number or ratio within `error` of `value`, else `value` as it is: rounding must not cost precision."""
     short = roundest(value, error)
+    if digits_of(short) <= 2:
+        return short
+    ratio = Fraction(value).limit_denominator(LARGEST_SIDE)
+    if abs(float(ratio) - value) <= error:
+        return float(ratio)
     return short if digits_of(short) <= 4 else value
+
+
+LARGEST_SIDE = 32  # of a grid that is stretched to another
 
 
 def digits_of(value: float) -> int:
@@ -262,7 +270,7 @@ MOST_DIGITS = 6
 MOST_FACTOR = 256.0
 
 
-def unknown_law(frequencies: NDArray[np.float64], amplitude: float, unit: float) -> tuple[Law, str]:
+def unknown_law(frequencies: NDArray[np.float64], unit: float) -> tuple[Law, str]:
     """What to call measured frequencies that no rule gives: LongRoPE where its factors show, else unknown.
 
     Its factors show by few digits each, or since they rise from 1. The second is what remains open.

@@ -109,17 +109,21 @@ def rotation(cos: Array, sin: Array, precision: Precision) -> Rotation | None:
         return None
     whole = ~np.isnan(cos[0]) & ~np.isnan(sin[0])
     c, s = cos[:, whole], sin[:, whole]
-    for rows in _regular_rows(c, s, amplitude, precision):
+    if len(c) < 2 * ENOUGH and (found := _even(c, s, amplitude, precision, 0.0)) is not None:
+        return _spread(replace(found, rows=slice(0, len(c))), np.asarray(whole))
+    runs = _regular_rows(c, s, amplitude, precision)
+    scattered = max((run.stop - run.start for run in runs), default=0) < min(ENOUGH, len(c))
+    found = _uneven(c[:ROWS], s[:ROWS], amplitude, precision) if scattered else None
+    if found is not None:
+        return _spread(replace(found, rows=slice(0, len(found.place))), np.asarray(whole))
+    for rows in runs:
         most = slice(rows.start, min(rows.stop, rows.start + most_rows(cos.shape[1])))
         for distance in DISTANCES:
             found = _even(c[most], s[most], amplitude, precision, distance)
             if found is not None:
                 place = np.arange(rows.stop - rows.start, dtype=np.float64)
                 return _spread(replace(found, rows=rows, place=place), np.asarray(whole))
-    found = _uneven(c[:ROWS], s[:ROWS], amplitude, precision)
-    if found is None:
-        return None
-    return _spread(replace(found, rows=slice(0, len(found.place))), np.asarray(whole))
+    return None
 
 
 DISTANCES = (0.0, 2.0**13, 2.0**16, 2.0**19)  # from position 0, which makes float32 angles coarse

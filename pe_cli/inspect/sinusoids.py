@@ -95,11 +95,23 @@ def over_all_rows(
         line = np.full(len(cos), one.positions[-1])
         line[found.rows.start + chosen] = one.positions
     both = not (np.isnan(cos).all() or np.isnan(sin).all())
-    placed = place_rows(
-        line, formula.good, formula.decode if both else None, np.concatenate([cos, sin], axis=1)
-    )
+    decodes = formula.decode if both else None
+    table = np.concatenate([cos, sin], axis=1)
+    placed = place_rows(line, formula.good, decodes, table)
     if placed is None:
         return None
+    if not formula.exact and (placed.strangers or not found.even or placed.rule is not None):
+        # rows far from 0 tell the last bits of the frequencies, which the run did not
+        positions = placed.positions.copy()
+        lost = np.array(placed.strangers, dtype=np.intp)
+        positions[lost] = formula.decode(lost) if both and len(lost) else np.nan
+        seen = np.flatnonzero(~np.isnan(positions))
+        formula.fit(seen, positions[seen])
+        again = place_rows(line, formula.good, decodes, table)
+        if again is not None and len(again.strangers) <= len(placed.strangers):
+            placed = again
+        else:
+            formula.fit(found.rows.start + chosen, one.positions)
     known = np.delete(numbers, placed.strangers)
     match = formula.match(known, placed.positions[known])
     steps = np.diff(placed.positions[known])
@@ -320,7 +332,7 @@ def magnitude(measured: float, own: float, precision: Precision) -> float:
     for known in (own, 1.0):
         if abs(measured - known) <= 4 * error:
             return known
-    return roundest(measured, error)
+    return roundest(measured, error / 8)
 
 
 def _positions(found: Rotation, unit: float, frequencies: Sequence[Any]) -> Iterator[Array]:

@@ -269,7 +269,10 @@ def _unruled(
         ):
             reading = Reading(columns, order, _complex(cos, sin), solved, precision)
             return rope_facts(reading, layout, [solved], solved.place_facts(), [])
-    law, note = unknown_law(frequencies, found.amplitude, unit)
+    law, note = unknown_law(frequencies, unit)
+    if law.scaling == "longrope":  # its factors are exact, what was measured is not
+        plain = law.base ** (-np.arange(len(frequencies)) / len(frequencies))
+        frequencies = plain / np.array(law.parameters["factors"])
     alone = np.isnan(cos).all() or np.isnan(sin).all()  # cosines alone may be those of anything
     falls = (frequencies[2:] <= frequencies[:-2]).all() and frequencies[0] <= 1.001 and frequencies[-1] < 0.1
     if clear >= len(found.step) - 1 and falls and not (alone and law.scaling == "unknown"):

@@ -33,26 +33,73 @@ def describe(array: NDArray[Any]) -> Statistics:
     if array.size == 0:
         return Statistics()
     rows = array.reshape(-1, array.shape[-1]) if array.ndim >= 2 else array.reshape(1, -1)
-    exponent = _extreme_exponent(rows)
-    moments, norms = Moments(), []
-    for block in _blocks(rows, exponent):
-        moments.add(block)
-        norms.append(np.sqrt(np.einsum("ij,ij->i", block, block)))
-    found = Statistics(zeros=moments.zeros, nan=moments.nan, infinite=moments.infinite)
-    if moments.count:
-        std = (moments.squares / moments.count) ** 0.5
-        numbers = np.ldexp([moments.low, moments.high, moments.mean, std], exponent)
-        found["min"], found["max"], found["mean"], found["std"] = numbers.tolist()
-    if array.ndim >= 2 and not moments.nan and not moments.infinite:
-        with np.errstate(over="ignore", under="ignore"):
-            sizes = np.ldexp(np.concatenate(norms), exponent)
-        found["row_norm"] = {
-            "min": float(sizes.min()),
-            "median": float(np.median(sizes)),
-            "max": float(sizes.max()),
-        }
-        found["similarity"] = similarity(rows[: array.shape[-2]], exponent)
+    gathered = RowStatistics(_extreme_exponent(rows))
+    for block in blocks_of(rows):
+        gathered.add(block)
+    found = gathered.found(norms=array.ndim >= 2)
+    if "row_norm" in found:
+        found["similarity"] = similarity(rows[: array.shape[-2]], gathered.exponent)
     return found
+
+
+class RowStatistics:
+    """Statistics that are gathered block by block, so that a table need not be in memory.
+
+    `exponent`: values are seen divided by 2^exponent, where their squares would leave the range of float64.
+    `single`: blocks of float32 are added up in float32, to six digits, four times as fast.
+    """
+
+    def __init__(self, exponent: int = 0, *, single: bool = False) -> None:
+        self.exponent = exponent
+        self.single = single
+        self.moments = Moments()
+        self.norms: list[NDArray[Any]] = []
+
+    def add(self, block: NDArray[Any]) -> None:
+        """Take rows (k, d) into account."""
+        if self.single and block.dtype == np.float32 and self._add_single(block):
+            return
+        values = (np.abs(block) if block.dtype.kind == "c" else block).astype(np.float64)
+        if self.exponent:
+            values = np.ldexp(values, -self.exponent)
+        self.moments.add(values)
+        self.norms.append(np.sqrt(np.einsum("ij,ij->i", values, values)))
+
+    def _add_single(self, block: NDArray[np.float32]) -> bool:
+        """In float32, at the speed of memory; not where numbers are not finite, or much larger than they spread."""
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            squares = np.einsum("ij,ij->i", block, block)
+            power, total = float(squares.sum(dtype=np.float64)), float(block.sum())
+        count = block.size
+        if not np.isfinite(power) or not power > count * LEAST_SQUARE or 2 * total**2 > count * power:
+            return False
+        zeros = int(np.count_nonzero(block == 0))
+        mean = total / count
+        spread = power - total * mean
+        self.moments.join(count, mean, spread, float(block.min()), float(block.max()), zeros)
+        self.norms.append(np.sqrt(squares))
+        return True
+
+    def found(self, *, norms: bool) -> Statistics:
+        """The statistics of all blocks."""
+        moments = self.moments
+        found = Statistics(zeros=moments.zeros, nan=moments.nan, infinite=moments.infinite)
+        if moments.count:
+            std = (moments.squares / moments.count) ** 0.5
+            numbers = np.ldexp([moments.low, moments.high, moments.mean, std], self.exponent)
+            found["min"], found["max"], found["mean"], found["std"] = numbers.tolist()
+        if norms and not moments.nan and not moments.infinite:
+            with np.errstate(over="ignore", under="ignore"):
+                sizes = np.ldexp(np.concatenate(self.norms), self.exponent)
+            found["row_norm"] = {
+                "min": float(sizes.min()),
+                "median": float(np.median(sizes)),
+                "max": float(sizes.max()),
+            }
+        return found
+
+
+LEAST_SQUARE = 1e-20  # below it squares lose digits in float32
 
 
 @dataclass
@@ -76,11 +123,17 @@ class Moments:
         good = block[np.isfinite(block)]
         if not good.size:
             return
-        self.low, self.high = min(self.low, float(good.min())), max(self.high, float(good.max()))
-        mean, count = float(good.mean()), self.count + good.size
+        mean = float(good.mean())
+        self.join(good.size, mean, float(((good - mean) ** 2).sum()), float(good.min()), float(good.max()), 0)
+
+    def join(self, size: int, mean: float, squares: float, low: float, high: float, zeros: int) -> None:
+        """Take a block of `size` finite numbers into account by its own numbers."""
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        self.zeros += zeros
+        count = self.count + size
         apart = mean - self.mean
-        self.squares += float(((good - mean) ** 2).sum()) + apart**2 * self.count * good.size / count
-        self.mean += apart * good.size / count
+        self.squares += squares + apart**2 * self.count * size / count
+        self.mean += apart * size / count
         self.count = count
 
 
@@ -89,7 +142,7 @@ def similarity(rows: NDArray[Any], exponent: int = 0) -> dict[str, float]:
     lags = [lag for lag in LAGS if lag < len(rows)]
     sums, counts = dict.fromkeys(lags, 0.0), dict.fromkeys(lags, 0)
     before = np.zeros((0, rows.shape[1]))
-    for block in _blocks(rows, exponent):
+    for block in _scaled_blocks(rows, exponent):
         norms = np.sqrt(np.einsum("ij,ij->i", block, block))[:, None]
         unit = np.divide(block, norms, out=np.zeros_like(block), where=norms > 0)
         joined = np.concatenate([before, unit])
@@ -106,15 +159,22 @@ def _extreme_exponent(rows: NDArray[Any]) -> int:
     """The binary exponent of the largest finite value where its square is out of reach, else 0."""
     if rows.dtype.kind not in "fc" or np.finfo(rows.dtype).maxexp <= EXTREME:
         return 0
-    largest = max(float(np.abs(block).max(where=np.isfinite(block), initial=0)) for block in _blocks(rows, 0))
+    largest = max(
+        float(np.abs(block).max(where=np.isfinite(block), initial=0)) for block in _scaled_blocks(rows, 0)
+    )
     exponent = int(np.frexp(largest)[1])
     return exponent if abs(exponent) > EXTREME else 0
 
 
-def _blocks(rows: NDArray[Any], exponent: int) -> Iterator[NDArray[np.float64]]:
-    """Consecutive rows as float64, the modulus of complex ones, divided by 2^exponent, a few MiB at a time."""
+def blocks_of(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Consecutive rows, a few MiB at a time."""
     step = max(1, BLOCK_ITEMS // max(1, rows.shape[1]))
     for start in range(0, len(rows), step):
-        block = rows[start : start + step]
+        yield rows[start : start + step]
+
+
+def _scaled_blocks(rows: NDArray[Any], exponent: int) -> Iterator[NDArray[np.float64]]:
+    """Consecutive rows as float64, the modulus of complex ones, divided by 2^exponent."""
+    for block in blocks_of(rows):
         values = (np.abs(block) if block.dtype.kind == "c" else block).astype(np.float64)
         yield np.ldexp(values, -exponent) if exponent else values

@@ -102,11 +102,17 @@ def _show_tensor(out: Console, tensor: TensorReport, said: str | None) -> None:
 
 
 def _identity(tensor: TensorReport, said: str | None) -> dict[str, Any]:
-    if tensor.identified is None:
+    found = tensor.identified
+    if found is None or found.encoding is None:
         if said:
             return {"encoding": f"{said}, as the file says; its numbers alone do not tell"}
-        return {"encoding": "not one that pe can make again; a learned table, or data"}
-    if said and tensor.identified.encoding != said:
-        likeness = f"alone they look like {tensor.identified.encoding}"
-        return {"encoding": f"{said}, as the file says", "numbers": likeness}
-    return {key: spell(value) for key, value in tensor.identified.to_dict().items()}
+        told = {key: spell(value) for key, value in found.to_dict().items()} if found else {}
+        maybe = told.pop("maybe", "")
+        told["encoding"] = "no formula gives this table"
+        return told | ({"it could be": maybe} if maybe else {})
+    if said and found.encoding != said:
+        return {
+            "encoding": f"{said}, as the file says",
+            "numbers": f"alone they look like {found.encoding}",
+        }
+    return {key: spell(value) for key, value in found.to_dict().items()}
