@@ -29,11 +29,11 @@ def family_steps(a: Stored, b: Stored, arrays: tuple[NDArray[Any], NDArray[Any]]
     if a.shape != b.shape or a.size > LARGEST:
         return None
     known = identify(arrays[0]), identify(arrays[1])
-    if known[0] is None or known[1] is None or known[0].encoding != known[1].encoding:
+    if known[0].encoding is None or known[0].encoding != known[1].encoding:
         return None
-    sides = [_parameters(one) for one in known if one is not None]
+    sides = [_parameters(one) for one in known]
     if known[0].encoding in PAIRS:
-        made = [_fitting(one, table) for one, table in zip(known, (a, b), strict=True) if one is not None]
+        made = [_fitting(one, table) for one, table in zip(known, (a, b), strict=True)]
         if made[0] is None or made[1] is None or sides[0] == sides[1]:
             return None
         different = {name for name in {*sides[0], *sides[1]} if sides[0].get(name) != sides[1].get(name)}
@@ -103,7 +103,7 @@ def _made(known: Identified, shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
             yield np.asarray(swin(**options)[facts["tensor"]])
         else:
             for distances in _distances(shape):
-                yield from _by_distance(known.encoding, facts, distances)
+                yield from _by_distance(str(known.encoding), facts, distances)
     except (PeError, KeyError, ValueError, TypeError):
         return
 
@@ -212,7 +212,7 @@ def _grid(known: dict[str, Any], encoding: str, rows: int) -> Array | None:
 def _grid_steps(a: Identified, b: Identified, left: Stored, right: Stored) -> list[Step] | None:
     """One fact after the other is taken over from the other table."""
     facts, wanted = dict(a.facts), b.facts
-    old = _grid(facts, a.encoding, left.rows)
+    old = _grid(facts, str(a.encoding), left.rows)
     if old is None:
         return None
     steps = []
@@ -230,7 +230,7 @@ def _grid_steps(a: Identified, b: Identified, left: Stored, right: Stored) -> li
         for name in names:
             facts.pop(name, None)
         facts |= side_b
-        new = _grid(facts, b.encoding, left.rows)
+        new = _grid(facts, str(b.encoding), left.rows)
         if new is None:
             return None
         cause = Cause(_grid_cause(names[0], side_a, side_b), side_a, side_b, {"encoding": a.encoding})

@@ -111,8 +111,7 @@ def told(body: NDArray[Any], layout: PositionAxes) -> dict[str, Any]:
     from pe_cli.inspect import identify
 
     seen = body if len(layout.old) > 1 else body[:LOOKED_AT]
-    found = identify(seen)
-    return {} if found is None else found.as_dict()
+    return identify(seen).to_dict()
 
 
 def _as_formula(found: dict[str, Any], width: int, layout: PositionAxes) -> Formula | None:
