@@ -87,7 +87,7 @@ def identify(source: Path | Tabular, *, tensor: str | None = None) -> IdentifyRe
     with _opened(source, tensor) as (opened, named):
         opened.require_tensors()
         reports = look_at(opened, named, values=True).tensors
-    found = {r.spec.name: r.identified.as_dict() if r.identified else {"encoding": None} for r in reports}
+    found = {r.spec.name: r.identified.to_dict() if r.identified else {"encoding": None} for r in reports}
     distinct = {one.get("encoding") for one in found.values()}
     if len(distinct) > 1:
         raise PeError(
