@@ -205,6 +205,42 @@ CATALOGUE: dict[str, Entry] = {
         "electrical resistance between nodes, commute time",
         "graph.tsv -o resistance.npy",
     ),
+    "eigenspaces": Entry(
+        "structural",
+        "graph.structure:eigenspaces",
+        "projectors on the eigenspaces of the Laplacian",
+        "graph.tsv -k 4 -o projectors.safetensors",
+    ),
+    "svd": Entry(
+        "structural",
+        "graph.structure:svd",
+        "singular vectors of a directed graph's adjacency",
+        "graph.tsv -k 4 --directed -o svd.safetensors",
+    ),
+    "electrostatic": Entry(
+        "structural",
+        "graph.structure:electrostatic",
+        "potentials of unit charges on a graph (ElstaticSE)",
+        "graph.tsv -o potentials.npy",
+    ),
+    "degree": Entry(
+        "structural",
+        "graph.structure:degree",
+        "in- and out-degree of each node (Graphormer)",
+        "graph.tsv --directed -o degree.safetensors",
+    ),
+    "cycles": Entry(
+        "structural",
+        "graph.structure:cycles",
+        "cycles of 3 to 5 edges through each node",
+        "graph.tsv -o cycles.npy",
+    ),
+    "dag": Entry(
+        "structural",
+        "graph.structure:dag",
+        "depth and reachability in a directed acyclic graph",
+        "dag.tsv -o depth.npy",
+    ),
     "magnetic": Entry(
         "structural",
         "graph.spectral:magnetic",

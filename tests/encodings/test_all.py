@@ -36,6 +36,7 @@ def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         np.save(tmp_path / f"{name}.npy", array.astype(np.float32))
     ring = [(i, (i + 1) % 12) for i in range(12)] + [(0, 5), (2, 9)]
     (tmp_path / "graph.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in ring))
+    (tmp_path / "dag.tsv").write_text("0\t1\n0\t2\n1\t2\n2\t3\n")
     (tmp_path / "parse.txt").write_text("(S (NP (D the) (N cat)) (VP (V sat)))\n")
     rows = [("the", 2), ("cat", 3), ("sat", 0)]
     (tmp_path / "parse.conllu").write_text(

@@ -31,10 +31,10 @@ class Stack(NamedTuple):
 
 
 class Members:
-    """The components of a graph, or of several side by side, that its stored values join."""
+    """The components of a graph, or of several side by side, that its stored values join; or parts given by `labels`."""
 
-    def __init__(self, links: SparseRows) -> None:
-        self.labels = components(links)
+    def __init__(self, links: SparseRows, labels: NDArray[np.int64] | None = None) -> None:
+        self.labels = components(links) if labels is None else labels
         self.sizes = np.bincount(self.labels)
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)])
         together = bool((np.diff(self.labels) >= 0).all())
