@@ -21,7 +21,7 @@ _pe() {
         "gen")
             case "$previous" in
             esac
-            words="sinusoidal fourier timestep learned t5 transformer-xl shaw alibi kerple sandwich fire swin rope xpos deberta tupe cope fox peg global-tokens tree dependency laplacian random-walk rrwp heat-kernel shortest-path resistance-distance magnetic axial sparse-transformer position-ids model"; flags="--help"; files=0 ;;
+            words="sinusoidal fourier timestep learned t5 transformer-xl shaw alibi kerple sandwich fire swin rope xpos deberta tupe cope fox peg global-tokens tree dependency laplacian random-walk rrwp heat-kernel shortest-path resistance-distance eigenspaces svd electrostatic degree cycles dag magnetic axial sparse-transformer position-ids model"; flags="--help"; files=0 ;;
         "gen sinusoidal")
             case "$previous" in
                 --dim) return ;;
@@ -460,10 +460,11 @@ _pe() {
                 --isolated) COMPREPLY=($(compgen -W "zero one" -- "$current")); return ;;
                 --multiplet) COMPREPLY=($(compgen -W "warn extend error" -- "$current")); return ;;
                 --sign) COMPREPLY=($(compgen -W "max-abs first random" -- "$current")); return ;;
-                --vec-norm) COMPREPLY=($(compgen -W "l2 l1 abs-max wavelength" -- "$current")); return ;;
+                --vec-norm) COMPREPLY=($(compgen -W "l2 l1 abs-max wavelength rows" -- "$current")); return ;;
                 --pad) COMPREPLY=($(compgen -W "zero nan error" -- "$current")); return ;;
                 --solver) COMPREPLY=($(compgen -W "auto dense lanczos shift-invert cg" -- "$current")); return ;;
                 --seed) return ;;
+                --preset) COMPREPLY=($(compgen -W "pyg dgl gps san" -- "$current")); return ;;
                 --shard) return ;;
                 --workers) return ;;
                 --dask) return ;;
@@ -477,7 +478,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="-k --k --norm --drop --components --isolated --multiplet --sign --vec-norm --pad --solver --seed --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="-k --k --norm --drop --components --isolated --multiplet --sign --vec-norm --pad --solver --seed --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen random-walk")
             case "$previous" in
                 --steps) return ;;
@@ -485,6 +486,7 @@ _pe() {
                 --ppr) return ;;
                 --loops) COMPREPLY=($(compgen -W "keep drop" -- "$current")); return ;;
                 --space-dim) return ;;
+                --preset) COMPREPLY=($(compgen -W "pyg dgl gps" -- "$current")); return ;;
                 --shard) return ;;
                 --workers) return ;;
                 --dask) return ;;
@@ -498,13 +500,14 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--steps --times --ppr --loops --space-dim --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--steps --times --ppr --loops --space-dim --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen rrwp")
             case "$previous" in
                 --steps) return ;;
                 --ppr) return ;;
                 --loops) COMPREPLY=($(compgen -W "keep drop" -- "$current")); return ;;
                 --form) COMPREPLY=($(compgen -W "sparse dense" -- "$current")); return ;;
+                --preset) COMPREPLY=($(compgen -W "grit" -- "$current")); return ;;
                 --shard) return ;;
                 --workers) return ;;
                 --dask) return ;;
@@ -518,7 +521,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--steps --ppr --loops --form --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--steps --ppr --loops --form --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen heat-kernel")
             case "$previous" in
                 --times) return ;;
@@ -542,7 +545,11 @@ _pe() {
         "gen shortest-path")
             case "$previous" in
                 --limit) return ;;
+                --clip) return ;;
+                --offset) return ;;
                 --unreachable) return ;;
+                --virtual-node) return ;;
+                --preset) COMPREPLY=($(compgen -W "graphormer dgl" -- "$current")); return ;;
                 --shard) return ;;
                 --workers) return ;;
                 --dask) return ;;
@@ -556,7 +563,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--weighted --no-weighted --limit --unreachable --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--weighted --no-weighted --limit --clip --offset --unreachable --virtual-node --degrees --no-degrees --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen resistance-distance")
             case "$previous" in
                 --shard) return ;;
@@ -573,6 +580,109 @@ _pe() {
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--commute --no-commute --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+        "gen eigenspaces")
+            case "$previous" in
+                -k|--k) return ;;
+                --form) COMPREPLY=($(compgen -W "diagonal pairs" -- "$current")); return ;;
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
+                --weights) return ;;
+                --num-nodes) return ;;
+                --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
+                --parallel) COMPREPLY=($(compgen -W "sum first" -- "$current")); return ;;
+                --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
+                --name) return ;;
+                -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+            esac
+            words=""; flags="-k --k --form --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+        "gen svd")
+            case "$previous" in
+                -k|--k) return ;;
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
+                --weights) return ;;
+                --num-nodes) return ;;
+                --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
+                --parallel) COMPREPLY=($(compgen -W "sum first" -- "$current")); return ;;
+                --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
+                --name) return ;;
+                -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+            esac
+            words=""; flags="-k --k --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+        "gen electrostatic")
+            case "$previous" in
+                --columns) COMPREPLY=($(compgen -W "paper gps" -- "$current")); return ;;
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
+                --weights) return ;;
+                --num-nodes) return ;;
+                --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
+                --parallel) COMPREPLY=($(compgen -W "sum first" -- "$current")); return ;;
+                --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
+                --name) return ;;
+                -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+            esac
+            words=""; flags="--columns --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+        "gen degree")
+            case "$previous" in
+                --clip) return ;;
+                --offset) return ;;
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
+                --weights) return ;;
+                --num-nodes) return ;;
+                --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
+                --parallel) COMPREPLY=($(compgen -W "sum first" -- "$current")); return ;;
+                --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
+                --name) return ;;
+                -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+            esac
+            words=""; flags="--clip --offset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+        "gen cycles")
+            case "$previous" in
+                --longest) return ;;
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
+                --weights) return ;;
+                --num-nodes) return ;;
+                --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
+                --parallel) COMPREPLY=($(compgen -W "sum first" -- "$current")); return ;;
+                --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
+                --name) return ;;
+                -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+            esac
+            words=""; flags="--longest --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+        "gen dag")
+            case "$previous" in
+                --shard) return ;;
+                --workers) return ;;
+                --dask) return ;;
+                --weights) return ;;
+                --num-nodes) return ;;
+                --ids) COMPREPLY=($(compgen -W "auto relabel text" -- "$current")); return ;;
+                --parallel) COMPREPLY=($(compgen -W "sum first" -- "$current")); return ;;
+                --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
+                --name) return ;;
+                -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
+            esac
+            words=""; flags="--reachable --no-reachable --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "gen magnetic")
             case "$previous" in
                 -k|--k) return ;;

@@ -52,6 +52,7 @@ class DatasetTable(Table):
             "nodes": np.concatenate([[0], np.cumsum(sizes)]),
             "graphs": np.arange(len(sizes) + 1),
             "pairs": np.concatenate([[0], np.cumsum(sizes**2)]),
+            "pairs with a node in front": np.concatenate([[0], np.cumsum((sizes + 1) ** 2)]),
         }
         example = self._call(
             Graph(
@@ -62,11 +63,17 @@ class DatasetTable(Table):
                 largest=dataset.largest,
             )
         )
-        rows = {sum(EXAMPLE): "nodes", len(EXAMPLE): "graphs", sum(n * n for n in EXAMPLE): "pairs"}
+        rows = {
+            sum(EXAMPLE): "nodes",
+            len(EXAMPLE): "graphs",
+            sum(n * n for n in EXAMPLE): "pairs",
+            sum((n + 1) ** 2 for n in EXAMPLE): "pairs with a node in front",
+        }
         self._names = renamed(example.to_dict(), key)
         self._kinds = {n: rows[len(array)] for n, array in example.items() if n not in ("ptr", "pair_ptr")}
+        pairs = next((kind for kind in self._kinds.values() if kind.startswith("pairs")), "pairs")
         self._ptrs = {
-            self._names[n]: self._starts["nodes" if n == "ptr" else "pairs"]
+            self._names[n]: self._starts["nodes" if n == "ptr" else pairs]
             for n, _ in example.items()
             if n not in self._kinds
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from pe_cli.encodings.graph.results import (
     require_nodes,
     require_pairs,
 )
+from pe_cli.encodings.graph.structure import degrees as node_degrees
 from pe_cli.encodings.graph.traversal import hops
 from pe_cli.encodings.graph.walks import rounded
 from pe_cli.errors import PeError, parameter
@@ -27,9 +28,21 @@ FOSTER = 1e-3  # how far a sum of shares, n - 1, may be off
 DENSE = 1000  # nodes of a component up to which lengths are found without scipy
 
 
+Preset: TypeAlias = Literal["graphormer", "dgl"]
+
+
 @encoding
 def shortest_path(
-    graph: GraphLike, *, weighted: bool = False, limit: int | None = None, unreachable: int = -1
+    graph: GraphLike,
+    *,
+    weighted: bool = False,
+    limit: int | None = None,
+    clip: int | None = None,
+    offset: int = 0,
+    unreachable: int = -1,
+    virtual_node: int | None = None,
+    degrees: bool = False,
+    preset: Preset | None = None,
 ) -> Tensors:
     """The number of edges on the shortest path between every two nodes (Graphormer's spatial encoding).
 
@@ -50,7 +63,13 @@ def shortest_path(
         Of a directed one paths follow edges from first to second node only.
     weighted : weights are lengths, all positive; the least of parallel edges counts.
     limit : paths longer than this count as none.
-    unreachable : what stands where there is no path (Graphormer: 510).
+    clip : longer paths count as this many edges.
+    offset : what is added to each distance (1 where row 0 of the table stands for padding).
+    unreachable : what stands where there is no path.
+    virtual_node : put a node in front of each graph, with this number between it and every node: (n + 1, n + 1).
+    degrees : give in_degree and out_degree (n,) too, with the same offset.
+    preset : graphormer: offset 1, unreachable 511 and degrees, as its batches hold them (for virtual_node its bias has an
+        entry of its own, say 512); dgl: offset 1 and unreachable 0, as SpatialEncoder indexes its table; give its clip.
 
     Returns
     -------
@@ -64,30 +83,49 @@ def shortest_path(
     """
     graph = as_graph(graph)
     require_nodes(graph, 1)
-    if limit is not None and limit < 0:
-        raise PeError(f"{parameter('limit')} {limit}: give at least 0")
+    for name, number in (("limit", limit), ("clip", clip)):
+        if number is not None and number < 0:
+            raise PeError(f"{parameter(name)} {number}: give at least 0")
+    if preset is not None:
+        if offset or unreachable != -1 or weighted:
+            raise PeError(
+                f"{parameter('preset')} {preset} says {parameter('offset')} and {parameter('unreachable')}: leave them out"
+            )
+        offset, unreachable, degrees = (1, 511, True) if preset == "graphormer" else (1, 0, degrees)
+    extra = int(virtual_node is not None)
     if weighted:
         if graph.weights is not None and graph.num_edges and graph.weights.min() <= 0:
             raise PeError(
                 f"lengths must be positive, there is one of {graph.weights.min():g}; leave out {parameter('weighted')}"
             )
         require_pairs(graph, 16, "ask for a part of the graph")
-        table = _lengths(graph.shortest_edges(), PairTable(graph, np.inf, np.float64))
+        table = _lengths(graph.shortest_edges(), PairTable(graph, np.inf, np.float64, extra=extra))
         none = ~np.isfinite(table.values) if limit is None else table.values > limit
+        if clip is not None:
+            table.values[:] = np.minimum(table.values, clip)
+        table.values += offset
         table.values[none] = unreachable
-        without, reached = int(np.count_nonzero(none)), table.values[~none]
+        largest = table.values.max(where=~none, initial=0).item()
+        without = int(np.count_nonzero(none))
     else:
-        longest = graph.largest - 1 if limit is None else min(limit, graph.largest - 1)
-        kind = smallest_integer(min(unreachable, 0), max(longest, unreachable))
+        longest = min(graph.largest - 1, *(n for n in (limit, clip, graph.largest) if n is not None)) + offset
+        numbers = [unreachable, offset, longest, *([virtual_node] if virtual_node is not None else [])]
+        kind = smallest_integer(min(numbers), max(numbers))
         require_pairs(graph, np.dtype(kind).itemsize, "ask for a part of the graph")
-        table = PairTable(graph, unreachable, kind)
+        table = PairTable(graph, unreachable, kind, extra=extra, clip=clip, offset=offset)
         links = graph.links()
         hops(Members(links), links, limit, table)
-        without, reached = len(table.values) - table.filled, table.values
+        largest = table.largest
+        without = int((graph.sizes**2).sum()) - table.filled
+    if virtual_node is not None:
+        table.put_extra(virtual_node)
     facts: dict[str, Any] = {"pairs_without_path": without}
     if not graph.several and table.filled:
-        facts["largest"] = table.largest if not weighted else reached.max().item()
-    return of_pairs(graph, "distance", table, facts, ())
+        facts["largest"] = largest
+    found = of_pairs(graph, "distance", table, facts, ())
+    return Tensors(
+        {**found, **(node_degrees(graph, None, offset) if degrees else {})}, found.facts, found.warnings
+    )
 
 
 @encoding

@@ -87,14 +87,36 @@ class Members:
 
 
 class PairTable:
-    """Values of all ordered pairs of nodes of each graph, row-major, one graph after the other."""
+    """Values of all ordered pairs of nodes of each graph, row-major, one graph after the other.
 
-    def __init__(self, graph: Graph, fill: Any, dtype: Any, width: tuple[int, ...] = ()) -> None:
-        self.starts = pair_starts(graph.sizes)
+    With `extra` a node stands in front of each graph. Distances are cut at `clip`, then `offset` is added.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        fill: Any,
+        dtype: Any,
+        width: tuple[int, ...] = (),
+        *,
+        extra: int = 0,
+        clip: int | None = None,
+        offset: int = 0,
+    ) -> None:
+        self.sides = graph.sizes + extra
+        self.starts = pair_starts(self.sides)
         self.values = np.full((int(self.starts[-1]), *width), fill, dtype=dtype)
         self.filled = self.largest = 0  # pairs that were given a value, and the largest of these values
-        self._local = np.arange(graph.num_nodes) - graph.starts[graph.graph_of]
-        self._row = self.starts[graph.graph_of] + self._local * graph.sizes[graph.graph_of]
+        self._clip, self._offset = clip, offset
+        self._local = extra + np.arange(graph.num_nodes) - graph.starts[graph.graph_of]
+        self._row = self.starts[graph.graph_of] + self._local * self.sides[graph.graph_of]
+
+    def put_extra(self, value: Any) -> None:
+        """The value between the node in front of each graph and all of its nodes, itself included."""
+        first = np.repeat(self.starts[:-1], self.sides)
+        turn = np.arange(len(first)) - np.repeat(np.cumsum(self.sides) - self.sides, self.sides)
+        self.values[first + turn] = value
+        self.values[first + turn * np.repeat(self.sides, self.sides)] = value
 
     def _where(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.asarray(self._row[rows][..., :, None] + self._local[columns][..., None, :])
@@ -114,6 +136,10 @@ class PairTable:
         """The values (…, r, c) between the nodes (…, r) and (…, c) that are there: of a distance, those not negative."""
         there = block >= 0 if there is None else there
         where = self._where(rows, columns)
+        if self._clip is not None:
+            block = np.minimum(block, self._clip)
+        if self._offset:
+            block = block.astype(np.int64) + self._offset
         if there.all():
             self.values[where] = block
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,11 @@ def require_weights(graph: Graph, matrix: SparseRows) -> None:
             raise PeError(
                 f"the weights are so large that their sum overflows: scale them, or {parameter('weights')} none"
             )
+
+
+def unweighted(graph: Graph) -> Graph:
+    """The graph with weight 1 for every edge, parallel ones taken once."""
+    return replace(graph, weights=None, parallel="first")
 
 
 def conductances(graph: Graph) -> SparseRows:
@@ -109,6 +115,6 @@ def of_pairs(
     """A table of all pairs: (n, n, …) of one graph, (pairs, …) of several, with pair_ptr (graphs + 1,)."""
     values = table.values
     if not graph.several:
-        n = graph.num_nodes
+        n = int(table.sides[0])
         return of_nodes(graph, {name: values.reshape(n, n, *values.shape[1:])}, facts, warnings)
     return of_nodes(graph, {name: values, "pair_ptr": table.starts}, facts, warnings)

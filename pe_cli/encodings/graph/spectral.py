@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.graph.results import of_nodes, require_nodes, require_weights
+from pe_cli.encodings.graph.results import of_nodes, require_nodes, require_weights, unweighted
 from pe_cli.encodings.graph.solvers import (
     Hermitian,
     Isolated,
@@ -22,17 +24,17 @@ from pe_cli.encodings.graph.solvers import (
 from pe_cli.encodings.graph.spectra import MOST_WHOLE, Columns, Finish, Multiplet, Order, Spectra
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.numerics.randomness import uniform_rows
-from pe_cli.signature import encoding
+from pe_cli.signature import Floats, encoding
 from pe_cli.structures import Graph, GraphLike, as_graph
 from pe_cli.tensors import Tensors
 
 Sign: TypeAlias = Literal["max-abs", "first", "random"]
-VectorNorm: TypeAlias = Literal["l2", "l1", "abs-max", "wavelength"]
+VectorNorm: TypeAlias = Literal["l2", "l1", "abs-max", "wavelength", "rows"]
 
 
 def scaled(rows: Vectors, values: Reals, vec_norm: VectorNorm) -> Vectors:
     """Eigenvectors as rows (f, n) of length 1, of eigenvalues (f,), in the scale called `vec_norm`."""
-    if vec_norm == "l2":
+    if vec_norm in ("l2", "rows"):
         return rows
     if vec_norm == "l1":
         return np.asarray(rows / np.abs(rows).sum(axis=1, keepdims=True))
@@ -59,7 +61,19 @@ MagneticNorm: TypeAlias = Literal["sym", "none"]
 Convention: TypeAlias = Literal["half", "unit"]
 Parts: TypeAlias = Literal["complex", "split"]
 
+Preset: TypeAlias = Literal["pyg", "dgl", "gps", "san"]
+
+# The conventions of libraries: AddLaplacianEigenvectorPE of PyTorch Geometric, lap_pe of DGL (`laplacian_pe`), GraphGPS
+# (compute_posenc_stats, its default laplacian_norm), SAN (data/molecules.py). All but the first ignore weights.
+PRESETS: dict[str, dict[str, str]] = {
+    "pyg": {"norm": "sym", "drop": "first", "isolated": "one", "pad": "error"},
+    "dgl": {"norm": "sym", "drop": "first", "isolated": "one", "pad": "zero"},
+    "gps": {"norm": "sym", "drop": "none", "isolated": "one", "pad": "nan"},
+    "san": {"norm": "sym", "drop": "none", "isolated": "one", "pad": "nan", "vec_norm": "rows"},
+}
+WEIGHTED_PRESETS = ("pyg",)
 PADDING = {"zero": 0.0, "nan": float("nan")}
+SHORTEST_ROW = 1e-12
 LARGEST_Q = 1e6
 
 
@@ -78,8 +92,12 @@ def laplacian(
     pad: Pad = "zero",
     solver: Solver = "auto",
     seed: int | None = None,
+    preset: Preset | None = None,
 ) -> Tensors:
     """The k smallest eigenvectors of the graph Laplacian, one row a node (LapPE).
+
+    >>> laplacian([[0, 1], [1, 2]], 1)["eigenvalues"].tolist()
+    [1.0]
 
     Tensors: eigenvectors (n, K), unit columns by default, and eigenvalues (K,), ascending. Added to the node
     features, after a linear layer, where nodes enter the network. It belongs to one graph: it does not
@@ -106,11 +124,19 @@ def laplacian(
     isolated : normalised eigenvalue of a node without edges: zero as in scipy, one as in PyG and DGL.
     multiplet : where k cuts an eigenspace: warn, extend to all of it, or refuse.
     sign : make positive the largest entry, or the first that is not zero; or random by --seed.
-    vec_norm : scale columns to length 1 (l2), sum 1 (l1), largest 1, or the last times pi / (2 sqrt(eigenvalue)).
+    vec_norm : scale columns to length 1 (l2), sum 1 (l1), largest 1, or the last times pi / (2 sqrt(eigenvalue)); or rows,
+        each to length 1 over its k columns.
     pad : what fills the columns that a graph of too few nodes does not have.
     solver : dense up to 2,000 nodes; beyond, needs scipy: shift-invert for paths, trees and meshes, lanczos for graphs
         that branch out, cg (conjugate gradients) for those with hubs.
     seed : key of the random signs (0).
+    preset : norm, drop, isolated, pad and vec_norm as PyTorch Geometric, DGL, GraphGPS or SAN have them; equal to their
+        output up to the sign of columns, and up to the basis where eigenvalues are multiple.
+
+    Returns
+    -------
+    Tensors
+        eigenvectors and eigenvalues; of several graphs eigenvalues (graphs, K), with ptr (graphs + 1,).
 
     Raises
     ------
@@ -119,6 +145,20 @@ def laplacian(
     """
     graph = as_graph(graph)
     require_nodes(graph, k)
+    if preset is not None:
+        given = {"norm": norm, "drop": drop, "isolated": isolated, "pad": pad, "vec_norm": vec_norm}
+        if preset not in WEIGHTED_PRESETS:
+            graph = unweighted(graph)
+        return laplacian(
+            graph,
+            k,
+            components=components,
+            multiplet=multiplet,
+            sign=sign,
+            solver=solver,
+            seed=seed,
+            **_preset(PRESETS[preset], given, laplacian, preset),
+        )
     if seed is not None and sign != "random":
         raise PeError(f"{parameter('seed')} {seed}: only {parameter('sign')} random draws")
     _check_isolated(isolated, norm)
@@ -146,6 +186,9 @@ def laplacian(
     if sign == "random":
         draws = uniform_rows(graph.first + np.arange(graph.num_graphs), columns.vectors.shape[1], seed or 0)
         columns.vectors[:] *= np.sign(draws - 0.5)[graph.graph_of]
+    if vec_norm == "rows":
+        length = np.linalg.norm(columns.vectors, axis=1, keepdims=True)
+        columns.vectors[:] /= np.maximum(length, SHORTEST_ROW)
     tensors, warnings = _filled(columns, k, pad, graph, spectra if each else None)
     facts: dict[str, Any] = {}
     if not graph.several:
@@ -163,6 +206,20 @@ def laplacian(
     return of_nodes(graph, tensors, facts, graph.doubts + warnings)
 
 
+def _preset(
+    values: Mapping[str, str], given: Mapping[str, str], function: Any, preset: str
+) -> dict[str, Any]:
+    """The options of a preset; an error for one that was given and says something else."""
+    defaults = inspect.signature(function).parameters
+    for name, value in given.items():
+        if value != defaults[name].default and value != values.get(name, defaults[name].default):
+            raise PeError(
+                f"{parameter('preset')} {preset} means {parameter(name)} {values.get(name, defaults[name].default)}, "
+                f"and {parameter(name)} {value} was given: leave one of them out"
+            )
+    return {name: values.get(name, value) for name, value in given.items()}
+
+
 def _beyond_first(null: Order, spectra: Spectra) -> Order:
     """The components with a null vector, without the first of each graph."""
     groups = spectra.groups[null]
@@ -174,7 +231,7 @@ def magnetic(
     graph: GraphLike,
     k: int,
     *,
-    q: float = 0.25,
+    q: Floats = (0.25,),
     q_mode: Potential = "absolute",
     norm: MagneticNorm = "sym",
     convention: Convention = "half",
@@ -185,6 +242,9 @@ def magnetic(
     solver: Solver = "auto",
 ) -> Tensors:
     """The k smallest eigenvectors of the magnetic Laplacian of a directed graph, complex.
+
+    >>> magnetic([[0, 1, 2], [1, 2, 0]], 1)["eigenvectors"].dtype
+    dtype('complex128')
 
     Tensors: eigenvectors (n, K), complex, or (n, K, 2) with real and imaginary part; eigenvalues (K,), ascending.
     Added to the node features after a layer; it belongs to one graph and does not extrapolate. Edges are taken as
@@ -202,7 +262,7 @@ def magnetic(
     ----------
     graph : edge list, Matrix Market, scipy .npz, edge_index .npy or .npz, GraphML, node-link JSON; or - for stdin.
     k : number of columns; none is dropped.
-    q : the potential, in turns for an edge.
+    q : the potential, in turns for an edge; several give eigenvectors (n, potentials, K) and eigenvalues (potentials, K).
     q_mode : relative: q divided by the number of one-way pairs, or by n if that is less.
     norm : symmetric normalised or combinatorial.
     convention : half: the mean of both directions; unit: 1 wherever there is an edge.
@@ -220,33 +280,53 @@ def magnetic(
     """
     graph = as_graph(graph)
     require_nodes(graph, k)
-    if not abs(q) <= LARGEST_Q:
-        raise PeError(f"{parameter('q')} {q:g}: give a number of turns, at most {LARGEST_Q:g} in size")
+    potentials = tuple(np.atleast_1d(np.asarray(q, dtype=np.float64)).tolist())
+    if not potentials or not all(abs(one) <= LARGEST_Q for one in potentials):
+        spelled = ",".join(f"{one:g}" for one in potentials)
+        raise PeError(f"{parameter('q')} {spelled}: give a number of turns, at most {LARGEST_Q:g} in size")
     _check_isolated(isolated, norm)
+    if len(potentials) > 1 and multiplet == "extend":
+        raise PeError(
+            f"{parameter('multiplet')} extend: several {parameter('q')} have the same number of columns"
+        )
     arcs = graph.arcs.without_loops()
     require_weights(graph, arcs)
     one_way = one_way_pairs(arcs, graph)
-    turn = (
-        q / np.maximum(1, np.minimum(one_way, graph.sizes))
+    share = (
+        1 / np.maximum(1, np.minimum(one_way, graph.sizes))
         if q_mode == "relative"
-        else np.full(graph.num_graphs, q)
+        else np.ones(graph.num_graphs)
     )
-    matrix = magnetic_matrix(arcs, turn[graph.graph_of], norm == "none", convention == "unit", isolated)
-    spectra = Spectra(graph, matrix, k + 1, solver)
-    spectra, columns = _columns(spectra, graph, matrix, k, np.zeros(0, dtype=np.int64), multiplet, None)
-    tensors, warnings = _filled(columns, k, pad, graph, None)
+    found: list[dict[str, NDArray[Any]]] = []
     facts: dict[str, Any] = {"one_way_pairs": int(one_way.sum())}
-    if graph.several:
-        facts |= _counts(columns, k, spectra)
-    else:
-        facts |= _facts(columns, {"effective_q": float(turn[0])}, spectra, False)
-    if not one_way.any() or not np.any(turn):
-        why = "every edge goes both ways" if not one_way.any() else "q is 0"
-        warnings += (f"{why}: this is the ordinary Laplacian, which `laplacian` gives with real vectors",)
+    warnings: tuple[str, ...] = ()
+    for one in potentials:
+        turn = one * share
+        matrix = magnetic_matrix(arcs, turn[graph.graph_of], norm == "none", convention == "unit", isolated)
+        spectra = Spectra(graph, matrix, k + 1, solver)
+        spectra, columns = _columns(spectra, graph, matrix, k, np.zeros(0, dtype=np.int64), multiplet, None)
+        tensors, more = _filled(columns, k, pad, graph, None)
+        if not one_way.any() or not np.any(turn):
+            why = "every edge goes both ways" if not one_way.any() else "q is 0"
+            more += (f"{why}: this is the ordinary Laplacian, which `laplacian` gives with real vectors",)
+        warnings += more
+        found.append(tensors)
+        if graph.several:
+            counts = _counts(columns, k, spectra)
+            facts |= {name: facts.get(name, 0) + count for name, count in counts.items()}
+        elif len(potentials) == 1:
+            facts |= _facts(columns, {"effective_q": float(turn[0])}, spectra, False)
+    tensors = found[0]
+    if len(found) > 1:
+        axis = 1 if graph.several else 0
+        tensors = {
+            "eigenvectors": np.stack([one["eigenvectors"] for one in found], axis=1),
+            "eigenvalues": np.stack([one["eigenvalues"] for one in found], axis=axis),
+        }
     if parts == "split":
         vectors = tensors["eigenvectors"]
         tensors["eigenvectors"] = np.stack([vectors.real, vectors.imag], axis=-1)
-    return of_nodes(graph, tensors, facts, warnings)
+    return of_nodes(graph, tensors, facts, tuple(dict.fromkeys(warnings)))
 
 
 def _columns(

@@ -14,9 +14,10 @@ from pe_cli.encodings.graph.traversal import hops
 from pe_cli.encodings.graph.walks import rounded
 from pe_cli.errors import PeError, parameter
 from pe_cli.memory import require_memory
-from pe_cli.signature import Tensors, require_named
+from pe_cli.signature import encoding
 from pe_cli.structures import Graph, GraphLike, as_graph
 from pe_cli.structures.graph import SparseRows
+from pe_cli.tensors import Tensors
 
 Columns: TypeAlias = Literal["paper", "gps"]
 Form: TypeAlias = Literal["diagonal", "pairs"]
@@ -24,6 +25,7 @@ Reals: TypeAlias = NDArray[np.float64]
 LONGEST_CYCLE = 5
 
 
+@encoding
 def degree(graph: GraphLike, *, clip: int | None = None, offset: int = 0) -> Tensors:
     """The number of edges into and out of each node (Graphormer's centrality encoding).
 
@@ -73,6 +75,7 @@ def degrees(graph: Graph, clip: int | None = None, offset: int = 0) -> dict[str,
     }
 
 
+@encoding
 def cycles(graph: GraphLike, *, longest: int = LONGEST_CYCLE) -> Tensors:
     """The number of simple cycles of 3, 4 and 5 edges through each node.
 
@@ -132,6 +135,7 @@ def cycles(graph: GraphLike, *, longest: int = LONGEST_CYCLE) -> Tensors:
     return of_nodes(graph, {"cycles": found}, {}, ())
 
 
+@encoding
 def dag(graph: GraphLike, *, reachable: bool = False) -> Tensors:
     """The depth of each node of a directed graph without cycles, and which nodes can be reached from it.
 
@@ -188,6 +192,7 @@ def dag(graph: GraphLike, *, reachable: bool = False) -> Tensors:
     return Tensors({**tensors, **found}, found.facts, found.warnings)
 
 
+@encoding
 def electrostatic(graph: GraphLike, *, columns: Columns = "paper") -> Tensors:
     """Statistics of the potentials that unit charges at the nodes of a graph make at each other (ElstaticSE).
 
@@ -219,7 +224,6 @@ def electrostatic(graph: GraphLike, *, columns: Columns = "paper") -> Tensors:
     """
     graph = as_graph(graph)
     require_nodes(graph, 10)
-    require_named(Columns, columns=columns)
     adjacency = conductances(graph)
     found = np.zeros((graph.num_nodes, 10))
     for nodes, weights in _whole_graphs(graph, adjacency):
@@ -253,6 +257,7 @@ def electrostatic(graph: GraphLike, *, columns: Columns = "paper") -> Tensors:
     return of_nodes(graph, {"electrostatic": rounded(found)}, {}, graph.doubts)
 
 
+@encoding
 def svd(graph: GraphLike, k: int) -> Tensors:
     """The k largest singular vectors of the adjacency of a directed graph.
 
@@ -300,6 +305,7 @@ def svd(graph: GraphLike, k: int) -> Tensors:
     return of_nodes(graph, tensors, {}, ())
 
 
+@encoding
 def eigenspaces(graph: GraphLike, k: int, *, form: Form = "diagonal") -> Tensors:
     """Projectors on the eigenspaces of the normalised Laplacian: what of eigenvectors does not depend on sign or basis.
 
@@ -332,7 +338,6 @@ def eigenspaces(graph: GraphLike, k: int, *, form: Form = "diagonal") -> Tensors
     """
     graph = as_graph(graph)
     require_nodes(graph, k)
-    require_named(Form, form=form)
     adjacency = conductances(graph)
     if form == "pairs":
         require_pairs(graph, 8 * k, f"use a smaller {parameter('k')}")

@@ -26,7 +26,7 @@ def hops(members: Members, links: SparseRows, limit: int | None, table: PairTabl
     sweep over the edges. How often a bit was not there yet is the distance, counted bit by bit as well.
     """
     single = members.order[members.starts[:-1][members.sizes == 1]]
-    table.put(single[:, None], single[:, None], np.zeros((len(single), 1, 1)))
+    table.put_where(single[:, None], single[:, None], np.zeros((len(single), 1, 1), dtype=np.int64))
     classes = -(-members.sizes // WORD)
     done = len(single)
     for words in np.unique(classes[(members.sizes > 1) & (classes <= WORDS)]).tolist():

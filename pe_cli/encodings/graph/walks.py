@@ -17,6 +17,7 @@ from pe_cli.encodings.graph.results import (
     require_nodes,
     require_pairs,
     require_weights,
+    unweighted,
 )
 from pe_cli.errors import PeError, parameter
 from pe_cli.memory import require_memory
@@ -28,6 +29,8 @@ from pe_cli.tensors import Tensors
 
 Loops: TypeAlias = Literal["keep", "drop"]
 Pairs: TypeAlias = Literal["sparse", "dense"]
+WalkPreset: TypeAlias = Literal["pyg", "dgl", "gps"]
+PairPreset: TypeAlias = Literal["grit"]
 HeatNorm: TypeAlias = Literal["none", "sym"]
 Modes: TypeAlias = Literal["zeros", "none"]
 Reals: TypeAlias = NDArray[np.float64]
@@ -49,6 +52,7 @@ def random_walk(
     ppr: Floats | None = None,
     loops: Loops = "keep",
     space_dim: int = 0,
+    preset: WalkPreset | None = None,
 ) -> Tensors:
     """Probabilities that a random walk is back at its node after 1, 2, …, steps steps (RWSE, RWPE).
 
@@ -74,6 +78,7 @@ def random_walk(
     ppr : restart probabilities, between 0 and 1.
     loops : whether an edge from a node to itself is taken.
     space_dim : multiply column t by t^(space_dim / 2), as for graphs drawn in a space of that dimension.
+    preset : as PyTorch Geometric (pyg), DGL or GraphGPS (gps) compute it: pyg and gps ignore weights.
 
     Returns
     -------
@@ -85,6 +90,8 @@ def random_walk(
     PeError
         For steps < 1, a graph without nodes, negative weights, or more memory than there is.
     """
+    if preset is not None:
+        graph = as_graph(graph) if preset == "dgl" else unweighted(as_graph(graph))
     taken = _taken(steps, times, ppr)
     last = max(taken, default=0)
     graph, adjacency = _walked(graph, len(taken) + len(ppr or ()), loops)
@@ -125,6 +132,7 @@ def rrwp(
     ppr: Floats | None = None,
     loops: Loops = "keep",
     form: Pairs = "sparse",
+    preset: PairPreset | None = None,
 ) -> Tensors:
     """Probabilities that a random walk leads from one node to another in 0, 1, …, steps - 1 steps (RRWP).
 
@@ -149,6 +157,7 @@ def rrwp(
     ppr : restart probabilities a, each a further entry: personalised PageRank a (I - (1 - a) P)^-1.
     loops : whether an edge from a node to itself is taken.
     form : the pairs with a walk between them, or all.
+    preset : as the code of GRIT computes it, which ignores weights.
 
     Returns
     -------
@@ -160,6 +169,8 @@ def rrwp(
     PeError
         For steps < 1, a graph without nodes, negative weights, or more memory than there is.
     """
+    if preset is not None:
+        graph = unweighted(as_graph(graph))
     _taken(steps, None, ppr)
     width = steps + len(ppr or ())
     graph, adjacency = _walked(graph, width, loops)
