@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pe_cli.encodings.fourier import fourier
     from pe_cli.encodings.graph.distances import resistance_distance, shortest_path
     from pe_cli.encodings.graph.spectral import laplacian, magnetic
+    from pe_cli.encodings.graph.structure import cycles, dag, degree, eigenspaces, electrostatic, svd
     from pe_cli.encodings.graph.walks import heat_kernel, random_walk, rrwp
     from pe_cli.encodings.learned import learned
     from pe_cli.encodings.mixed import deberta, tupe
@@ -42,12 +43,13 @@ if TYPE_CHECKING:
     from pe_cli.encodings.tree.nodes import dependency, tree
     from pe_cli.encodings.windows import swin
     from pe_cli.models.resolve import from_config, resolve
-    from pe_cli.structures import Forest, Graph, read_forest, read_graph
+    from pe_cli.structures import Forest, Graph, GraphDataset, read_forest, read_graph
     from pe_cli.tensors import Tensors
 
 __all__ = [
     "Forest",
     "Graph",
+    "GraphDataset",
     "PeError",
     "Tensors",
     "__version__",
@@ -55,8 +57,13 @@ __all__ = [
     "axial",
     "compare",
     "cope",
+    "cycles",
+    "dag",
     "deberta",
+    "degree",
     "dependency",
+    "eigenspaces",
+    "electrostatic",
     "extend",
     "fire",
     "fourier",
@@ -84,6 +91,7 @@ __all__ = [
     "shortest_path",
     "sinusoidal",
     "sparse_transformer",
+    "svd",
     "swin",
     "t5",
     "timestep",
@@ -96,6 +104,7 @@ __all__ = [
 _ELSEWHERE = {
     "Forest": "pe_cli.structures",
     "Graph": "pe_cli.structures",
+    "GraphDataset": "pe_cli.structures",
     "Tensors": "pe_cli.tensors",
     "from_config": "pe_cli.models",
     "read_forest": "pe_cli.structures",
