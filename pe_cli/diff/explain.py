@@ -20,7 +20,7 @@ from pe_cli.diff.families import Held, family_steps, resampled
 from pe_cli.diff.operands import KEPT, Operand, Reshaped, Rounded, Scaled, Stored, Transposed, blocks
 from pe_cli.diff.parameters import turning_steps
 from pe_cli.diff.places import MOST_ROWS, borrowed, completed, section_steps
-from pe_cli.diff.rotations import Turning, named_like, read, read_alone, rounded_near
+from pe_cli.diff.rotations import Turning, fitting_rows, named_like, read, read_alone, rounded_near
 from pe_cli.diff.verify import (
     LOW,
     SAMPLE,
@@ -105,15 +105,22 @@ class Search:
         self.parting: dict[str, float] | None = None
 
     def run(self) -> Explanation:
+        a, b = self.a.table, self.b.table
+        pairs = (a.integer and b.integer) or (
+            len(a.shape) == 3 and a.shape == b.shape and a.shape[1] == a.shape[2]
+        )
+        ways = [
+            self.as_it_is,
+            self.elsewhere,
+            self.turning,
+            self.family,
+            self.both_elsewhere,
+            self.another_length,
+        ]
+        if pairs:  # tables of queries and keys: what they are is cheaper to see than where their rows are
+            ways = [self.as_it_is, self.family, self.elsewhere, self.both_elsewhere]
         for before in self.orientations():
-            for way in (
-                self.as_it_is,
-                self.elsewhere,
-                self.turning,
-                self.family,
-                self.both_elsewhere,
-                self.another_length,
-            ):
+            for way in ways:
                 if self.deadline.over():
                     break
                 way(before)
@@ -209,7 +216,7 @@ class Search:
             if self.parting is None:
                 self.parting = _parting(one, other)
             self.consider(before + turning_steps(one, other))
-        self.readings = first is not None and second is not None
+        self.readings = all(_makes(one, table) for one, table in ((first, x), (second, y)))
         told = self.best is not None and not all(step.exception for step in self.best.steps)
         if first is not None and second is not None and not before and not told:
             self.sections(first, second, x, y)
@@ -397,6 +404,11 @@ def _square(a: Stored, b: Stored, steps: Sequence[Step]) -> tuple[int, int] | No
     if len(shape) < 2 or a.shape != shape or shape[-1] != shape[-2]:
         return None
     return shape[-2], shape[-1]
+
+
+def _makes(one: Turning | None, table: Operand) -> bool:
+    """Whether a reading is of the table, and not only of some rows of a grid."""
+    return one is not None and bool(fitting_rows(one, table.take(0, min(table.rows, 256)), 0).mean() > 0.5)
 
 
 def _named_alike(one: Turning | None, other: Turning | None, table: Operand) -> Turning | None:

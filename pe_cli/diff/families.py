@@ -138,7 +138,7 @@ def _by_distance(
 
         yield np.asarray(
             shaw(
-                distances,
+                distances=distances,
                 max_distance=facts["max_distance"],
                 max_right=facts.get("max_right"),
                 numbering=facts["numbering"],
@@ -185,7 +185,9 @@ def _grid(known: dict[str, Any], encoding: str, rows: int) -> Array | None:
             options: dict[str, Any] = {n: known[n] for n in ("base", "style") if n in known}
             if known.get("normalize"):
                 options["normalize"] = True
-            made = np.asarray(sinusoidal(cells, known["dim"], grid=sides, dtype="float64", **options))
+            made = np.asarray(
+                sinusoidal(np.arange(len(cells)), known["dim"], grid=sides, dtype="float64", **options)
+            )
         else:
             from pe_cli.encodings.rope.rotary import rope
 

@@ -665,7 +665,8 @@ def positions_of(turning: Turning, table: Array, start: int) -> tuple[Array, NDA
         rest = (theta[:, i] - away * w[i] + np.pi) % (2 * np.pi) - np.pi
         away = away + rest / w[i]
     rest = (theta - away[:, None] * w + np.pi) % (2 * np.pi) - np.pi
-    agree = np.nanmax(np.abs(rest[:, live]), axis=1) < max(AGREES / 4, 12 * turning.precision.unit)
+    worst = np.max(np.abs(rest[:, live]), axis=1, where=~np.isnan(rest[:, live]), initial=0.0)
+    agree = worst < max(AGREES / 4, 12 * turning.precision.unit)
     position = expected + away
     near = np.rint(position)
     whole = np.abs(position - near) < max(WHOLE, 6 * turning.precision.unit / float(w.max()))

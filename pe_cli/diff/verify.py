@@ -186,7 +186,7 @@ class Remainder:
 
     rows: int
     columns: int
-    by_row: NDArray[np.int64]
+    by_row: NDArray[np.int32]
     by_column: NDArray[np.int64]
     outside: int = 0
     largest: float = 0.0
@@ -201,7 +201,7 @@ class Remainder:
 def remainder(a: Operand, b: Operand, extra: Extra, square: tuple[int, int] | None) -> Remainder:
     """One pass over both; `square` are the last two axes where they are queries and keys."""
     room = Room((a.precision, b.precision), extra)
-    found = Remainder(a.rows, a.columns, np.zeros(a.rows, np.int64), np.zeros(a.columns, np.int64))
+    found = Remainder(a.rows, a.columns, np.zeros(a.rows, np.int32), np.zeros(a.columns, np.int64))
     for start, x, y in blocks(a, b):
         flags, apart = room.outside(x, y, start)
         stop = start + len(x)

@@ -130,11 +130,16 @@ def turn_order(w: Wheel, rng: np.random.Generator) -> str:
 
 def other_base(w: Wheel, rng: np.random.Generator) -> str:
     w.base = float(rng.choice([b for b in BASES if b != w.base]))
+    if w.scaling[0] == "ntk":
+        w.scaling = "linear", w.scaling[1]
     return "base"
 
 
 def other_scaling(w: Wheel, rng: np.random.Generator) -> str:
-    kind = str(rng.choice(["linear", "llama3", "yarn", "ntk"]))
+    # the NTK rule is another base, so that of a base that nobody chose it could not be told
+    kind = str(
+        rng.choice(["linear", "llama3", "yarn", "ntk"] if w.base == 10000 else ["linear", "llama3", "yarn"])
+    )
     w.scaling = kind, float(rng.choice([2, 4, 8]))
     return "scaling"
 
