@@ -300,6 +300,7 @@ def _model_facts(resolved: Resolved) -> dict[str, Any]:
         "model_type": resolved.model_type,
         "component": resolved.component,
         "layer_type": resolved.layer_type,
+        "layers": list(resolved.layers),
         "max_position": resolved.max_position,
         "pairing": resolved.pairing,
         "also": [table.name for table in resolved.extra_tables],

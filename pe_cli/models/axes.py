@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pe_cli.errors import PeError, no_such
-from pe_cli.models.layers import Rope
+from pe_cli.models.layers import Rope, layer_count
 from pe_cli.models.model_types import data
 from pe_cli.models.resolved import KeyLedger, RowOrder, Setting
 
@@ -76,6 +76,16 @@ def tower_label(ledger: KeyLedger, known: Tower, asked: str | None) -> str | Non
             f"{ledger.config.file}: one table serves all layers of this model; leave --layer-type {asked} out"
         )
     return asked
+
+
+def tower_layers(ledger: KeyLedger, label: str | None) -> tuple[int, ...]:
+    """The numbers of the layers of this type: all but the global ones have windows (SAM 3)."""
+    known = tower(ledger)
+    count = ledger.geometry("num_hidden_layers")
+    if label is None or known is None or "global" not in known.layers or count is None:
+        return ()
+    whole = {int(index) for index in ledger.numbers(taken(ledger, "global_attn_indexes", [7, 15, 23, 31]))}
+    return tuple(i for i in range(layer_count(ledger, count)) if (i in whole) == (label == "global"))
 
 
 def axial_arguments(ledger: KeyLedger, known: Tower, dim: int, label: str | None) -> dict[str, Any]:

@@ -191,6 +191,11 @@ def layer_kinds(ledger: KeyLedger) -> list[str]:
     return [] if found is None else _made(ledger, rule, layer_count(ledger, found))
 
 
+def layers_of(ledger: KeyLedger, label: str | None) -> tuple[int, ...]:
+    """The numbers of the layers of this type, where something says which they are."""
+    return tuple(layer for layer, kind in enumerate(layer_kinds(ledger)) if label and kind == label)
+
+
 def layer_count(ledger: KeyLedger, found: Setting) -> int:
     """The number of layers, which has to be one that a model can have."""
     layers = ledger.whole(found)

@@ -22,6 +22,7 @@ from pe_cli.models.axes import (
     tower,
     tower_label,
     tower_labels,
+    tower_layers,
     tower_row_order,
 )
 from pe_cli.models.configuration import Configuration, choose
@@ -194,6 +195,7 @@ def _rotary(
         model_type=ledger.config.model_type,
         component=ledger.config.path,
         layer_type=vision_label if vision else label,
+        layers=tower_layers(ledger, vision_label) if vision else layers.layers_of(ledger, label),
         layer_types=tower_labels(ledger)
         or tuple(n for n, r in tables.items() if n is not None and r is not None),
         max_position=longest_len,

@@ -189,6 +189,7 @@ class Resolved:
     warnings : what was assumed, and where the file and the model's code disagree
     notes : what else to know
     layer_type, layer_types : the one resolved, and all that have a table
+    layers : numbers of the layers of that type, where something says which they are
     unread : keys of the file that look like position settings and that nothing read
     pairing : half or adjacent: the channels that attention turns together
     axes : coordinates of a position; more than one in vision towers
@@ -204,6 +205,7 @@ class Resolved:
     model_type: str = ""
     component: str = ""
     layer_type: str | None = None
+    layers: tuple[int, ...] = ()
     layer_types: tuple[str, ...] = ()
     max_position: int | None = None
     trained_length: int | None = None

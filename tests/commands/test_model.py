@@ -188,7 +188,12 @@ def test_all_layer_types_are_in_one_file(config: Any, capsys: pytest.CaptureFixt
         "rope_theta": 1000000.0,
         "rope_local_base_freq": 10000.0,
     }
-    config({**gemma, "rope_scaling": {"rope_type": "linear", "factor": 8.0}})
+    kinds = ["sliding_attention", "sliding_attention", "full_attention"]
+    config({**gemma, "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "layer_types": kinds})
+    assert run(["gen", "model", "config.json", "--len", "9", "--layer-type", "all", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)["facts"]
+    assert facts["full_attention"]["layers"] == [2]
+    assert facts["sliding_attention"]["layers"] == [0, 1]
     every = made("--len", "9", "--layer-type", "all")
     assert len(every) == 4
     for label in ("full_attention", "sliding_attention"):
