@@ -108,7 +108,9 @@ def built(cls: type[PreTrainedConfig], module: Any) -> PreTrainedModel | None:
         if inspect.isclass(value) and issubclass(value, PreTrainedModel) and value.__module__ == module.__name__
         and value.config_class is cls and not value.__name__.endswith("PreTrainedModel")
     ]  # fmt: skip
-    models.sort(key=lambda m: ("For" in m.__name__, not m.__name__.endswith("Model"), len(m.__name__)))
+    models.sort(
+        key=lambda m: ("For" in m.__name__, not m.__name__.endswith(("Model", "Backbone")), len(m.__name__))
+    )
     for candidate in models[:3]:
         signal.alarm(LONGEST)
         try:

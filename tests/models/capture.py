@@ -29,7 +29,7 @@ SMALL = {
     "n_routed_experts": 4, "num_experts_per_tok": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
     "vocab_size_per_layer_input": 128, "hidden_size_per_layer_input": 16, "shared_expert_intermediate_size": 32,
     "ffn_dim": 64, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "encoder_layers": 2, "decoder_layers": 2, "kv_lora_rank": 32,
-    "q_lora_rank": 32, "qk_nope_head_dim": 32, "v_head_dim": 32, "num_nextn_predict_layers": 0, "audio_vocab_size": 64,
+    "q_lora_rank": 32, "qk_nope_head_dim": 32, "v_head_dim": 32, "num_nextn_predict_layers": 0, "n_group": 1, "topk_group": 1, "audio_vocab_size": 64,
     "n_embd": 128, "n_layer": 4, "n_head": 4, "n_inner": 64, "d_model": 128, "max_position_embeddings": 128,
 }  # fmt: skip
 # Other sizes to try where a model does not take these: heads of their own, latent attention, sections of 64 pairs.
