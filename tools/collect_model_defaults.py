@@ -39,7 +39,7 @@ READ_FROM_SOURCE = {
 }  # fmt: skip
 # Configurations whose rotary module is declared for another class.
 DECLARED_ELSEWHERE = {
-    "Qwen2_5OmniTextConfig": ("qwen2_5_omni.modeling_qwen2_5_omni", "Qwen2_5OmniThinkerTextRotaryEmbedding"),
+    "Qwen2_5OmniTextConfig": ("qwen2_5_omni.modeling_qwen2_5_omni", "Qwen2_5OmniRotaryEmbedding"),
     "Qwen3OmniMoeTalkerTextConfig": ("qwen3_omni_moe.modeling_qwen3_omni_moe", "Qwen3OmniMoeThinkerTextRotaryEmbedding"),
     "Qwen3OmniMoeTalkerCodePredictorConfig": ("qwen3_omni_moe.modeling_qwen3_omni_moe", "Qwen3OmniMoeRotaryEmbedding"),
 }  # fmt: skip
