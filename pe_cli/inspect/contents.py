@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,16 @@ from pe_cli.files import TensorSpec, provenance
 from pe_cli.files.base import READABLE
 from pe_cli.files.sources import Source
 from pe_cli.inspect import Identified, PositionTensor, describe_checkpoint, identify
+from pe_cli.inspect.sinusoids import ROWS_OF_WHOLE
 from pe_cli.memory import require_memory
-from pe_cli.numerics.statistics import Statistics, describe
+from pe_cli.numerics.statistics import RowStatistics, Statistics, describe, similarity
 
 SCHEMA = "pe.inspect/1"
 MANY = 16
-READ_BYTES = 1 << 30
+WHOLE = 1 << 22  # numbers: a tensor of no more is looked at whole
+LEAD = 1 << 18  # numbers of the first rows of a larger one,
+PLACES, TOGETHER = 192, 2  # and so many places over the rest, with so many rows each
+BLOCK_ITEMS = 1 << 18
 
 
 @dataclass
@@ -32,6 +36,7 @@ class TensorReport:
     rows_read: int | None = None
     not_read: str | None = None
     values: NDArray[Any] | None = field(default=None, repr=False)
+    numbers: NDArray[np.intp] | None = field(default=None, repr=False)  # of the rows, where they are a choice
 
     def as_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -95,12 +100,17 @@ def look_at(source: Source, named: bool, *, values: bool) -> FileReport:
     for report in reports:
         if not checkpoint or (values and report.role):
             _read_if_possible(source, report, required=named)
-    read = {r.spec.name: r.values for r in reports if r.values is not None and r.rows_read is None}
+    read = {r.spec.name: r.values for r in reports if r.values is not None}
     for report in reports:
         if report.values is not None:
-            report.statistics = describe(report.values)
+            if report.statistics is None:
+                report.statistics = describe(report.values)
             others = {name: array for name, array in read.items() if name != report.spec.name}
+            token = ROWS_OF_WHOLE.set(report.numbers)
             report.identified = identify(report.values, report.spec.name, others)
+            ROWS_OF_WHOLE.reset(token)
+            if report.numbers is not None:
+                report.identified = over_length(report.identified, report.numbers)
     made_by = provenance.made_by(source.metadata)
     same_as = {name: where for name, where in source.links.items() if name in source.tensors}
     links = {name: where for name, where in source.links.items() if name not in source.tensors}
@@ -122,16 +132,34 @@ def _read_if_possible(source: Source, report: TensorReport, *, required: bool) -
 
 
 def _read(source: Source, report: TensorReport) -> None:
+    """Read a tensor whole, or, where it is large, gather its statistics in one pass and keep rows over its length."""
     spec = report.spec
-    if spec.nbytes <= READ_BYTES or len(spec.shape) < 2:
+    if spec.size <= WHOLE or len(spec.shape) < 2:
         require_memory(3 * spec.nbytes, f"looking into {spec.called}", "name a smaller tensor")
         report.values = source.read(spec.name)
         return
-    parts, size = [], 0
-    for block in source.blocks(spec.name):
-        parts.append(block)
-        size += block.nbytes
-        if size >= READ_BYTES:
-            break
-    report.values = np.concatenate(parts)
-    report.rows_read = len(report.values)
+    width = spec.shape[-1]
+    rows = spec.size // width
+    lead = np.arange(min(rows, max(512, LEAD // width)))
+    places = np.linspace(0, rows - TOGETHER, PLACES).astype(np.intp)
+    wanted = np.unique(np.concatenate([lead, *(places + k for k in range(TOGETHER))]))
+    gathered, kept, start = RowStatistics(single=True), [], 0
+    for piece in source.flat(spec.name, items=max(1, BLOCK_ITEMS // width) * width):
+        block = piece.reshape(-1, width)
+        gathered.add(block)
+        first, last = np.searchsorted(wanted, [start, start + len(block)])
+        kept.append(block[wanted[first:last] - start])
+        start += len(block)
+    report.values, report.numbers, report.rows_read = np.concatenate(kept), wanted, len(wanted)
+    report.statistics = gathered.found(norms=True)
+    if "row_norm" in report.statistics:
+        report.statistics["similarity"] = similarity(report.values[: len(lead)])
+
+
+def over_length(found: Identified, numbers: NDArray[np.intp]) -> Identified:
+    """What chosen rows are, by their `numbers` in the whole table: which row first leaves the line is known to a block."""
+    if found.facts.get("rule") is None:
+        return found
+    left = int(numbers[min(found.facts.get("leaves_line_at", 0), len(numbers) - 1)])
+    facts = {name: value for name, value in found.facts.items() if name not in ("runs", "number_of_runs")}
+    return replace(found, facts=facts | {"leaves_line_at": f"row {left} or before it"})

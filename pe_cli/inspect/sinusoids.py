@@ -6,6 +6,7 @@ A hypothesis is believed when the project's own functions make the same table fr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -53,6 +54,8 @@ def usable_pairs(found: Rotation) -> int:
     return int(dead[0]) if len(dead) else len(found.step)
 
 
+# The numbers of the rows in the whole table, where rows were chosen from a large one.
+ROWS_OF_WHOLE: ContextVar[NDArray[np.intp] | None] = ContextVar("rows of the whole", default=None)
 MOST_ROWS = 2048  # of the run that hypotheses are tried on
 MOST_TRIED = 6
 
@@ -84,13 +87,15 @@ def over_all_rows(
     if not formula.fit(found.rows.start + chosen, one.positions):
         return None
     numbers = np.arange(len(cos))
+    in_whole = ROWS_OF_WHOLE.get()
+    counted = numbers if in_whole is None else in_whole[len(in_whole) - len(cos) :]
     if found.even:
         unit = (
             one.stride / max(1.0, float(found.place[chosen[1]] - found.place[chosen[0]]))
             if len(chosen) > 1
             else 1.0
         )
-        line = one.positions[0] + unit * (numbers - found.rows.start)
+        line = one.positions[0] + unit * (counted - counted[found.rows.start])
     else:
         line = np.full(len(cos), one.positions[-1])
         line[found.rows.start + chosen] = one.positions

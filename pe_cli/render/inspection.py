@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MANY_ROWS = 300  # above, a table that fits its columns to the terminal takes seconds
 WIDEST = 100
+OVER_LENGTH = 256  # of the rows chosen from a large table: those that lie over its whole length
 
 
 def show_file(report: FileReport) -> None:
@@ -90,7 +91,7 @@ def _show_tensor(out: Console, tensor: TensorReport, said: str | None) -> None:
     out.print()
     _title(out, tensor)
     if tensor.rows_read is not None:
-        out.print(f"looked at {counted(tensor.rows_read, 'row', 'rows')} from its beginning", style="dim")
+        out.print(f"looked at {counted(tensor.rows_read, 'row', 'rows')} over its length", style="dim")
     if tensor.statistics:
         out.print(statistics_line(tensor.statistics, out.width), style="dim")
         lags = tensor.statistics.get("similarity")
@@ -98,7 +99,7 @@ def _show_tensor(out: Console, tensor: TensorReport, said: str | None) -> None:
             words = [f"{lag}: {value:.3f}" for lag, value in lags.items()]
             out.print(in_lines(["mean cosine of rows by distance", *words], out.width), style="dim")
     out.print(key_values(_identity(tensor, said), {}))
-    draw(out, tensor.values)
+    draw(out, tensor.values if tensor.numbers is None else tensor.values[-OVER_LENGTH:])
 
 
 def _identity(tensor: TensorReport, said: str | None) -> dict[str, Any]:
