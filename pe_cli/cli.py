@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -13,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from pe_cli import process
 from pe_cli.catalogue import CATALOGUE, FAMILIES
-from pe_cli.errors import PeError, no_such, one_line, option_name
+from pe_cli.errors import PeError, one_line, option_name
 from pe_cli.process import DONE, INTERRUPTED, TROUBLE
 from pe_cli.version import __version__
 
@@ -49,8 +51,14 @@ class LazyGroup(TyperGroup):
         return self.commands[cmd_name]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] not in self.lazy and not args[0].startswith("-"):
-            raise no_such("encoding" if ctx.info_name == "gen" else "command", args[0], self.lazy)
+        if args and not args[0].startswith("-"):
+            folded = args[0].lower().replace("_", "-")
+            if folded not in self.lazy:
+                from pe_cli.commands import habits
+
+                say = habits.no_such_encoding if ctx.info_name == "gen" else habits.no_such_command
+                raise say(args[0], args[1:])
+            args = [folded, *args[1:]]
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -171,7 +179,8 @@ def _print_version(wanted: bool) -> None:
 @app.callback(context_settings={"help_option_names": ["-h", "--help"]})
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("-V", "--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Positional encodings: make, inspect, extend and compare them.
@@ -201,7 +210,9 @@ def run(argv: list[str]) -> int:
     """Run one command line and return its exit code."""
     try:
         with process.one_command():
-            code = typer.main.get_command(app)(args=argv, prog_name="pe", standalone_mode=False)
+            code = _listed(argv) or typer.main.get_command(app)(
+                args=_help_of(argv), prog_name="pe", standalone_mode=False
+            )
         sys.stdout.flush()
         return _interrupted() if code == INTERRUPTED else int(code or DONE)
     except BrokenPipeError:
@@ -214,7 +225,7 @@ def run(argv: list[str]) -> int:
             return _interrupted()
         if os.environ.get("PE_DEBUG"):
             raise
-        print(f"pe: {one_line(_sentence(error))}", file=sys.stderr)
+        print(f"pe: {one_line(_sentence(error, argv))}", file=sys.stderr)
         return TROUBLE
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
@@ -232,14 +243,50 @@ def _interrupted() -> int:
     return code
 
 
-def _sentence(error: Exception) -> str:
+def _help_of(argv: list[str]) -> list[str]:
+    """`pe help`, `pe help gen rope` and `pe help rope` as `--help` of these words."""
+    if argv[:1] != ["help"]:
+        return argv
+    words = [word for word in argv[1:] if not word.startswith("-")]
+    return [*(["gen"] if words[:1] and words[0].lower() in CATALOGUE else []), *words, "--help"]
+
+
+def _listed(argv: list[str]) -> int | None:
+    """`pe gen --list` and `pe gen model --list`, also as JSON; None for any other line."""
+    if argv[:1] != ["gen"] or "--list" not in argv:
+        return None
+    if [word for word in argv[1:] if not word.startswith("-")] == ["model"]:
+        from pe_cli.models.read import preset_names
+
+        rows = [
+            {"name": name, "example": f"pe gen model {name} --len 4096 -o cache.safetensors"}
+            for name in preset_names()
+        ]
+        what = "presets"
+    else:
+        rows = [
+            {"name": name, "family": entry.family, "summary": entry.summary, "example": entry.example(name)}
+            for name, entry in CATALOGUE.items()
+        ]
+        what = "encodings"
+    if "--json" in argv:
+        print(json.dumps({"schema": "pe.list/1", what: rows}, indent=1))
+    else:
+        width = max(len(row["name"]) for row in rows)
+        for row in rows:
+            print(f"{row['name']:{width}}  {row.get('summary') or row['example']}")
+    sys.stdout.flush()
+    raise SystemExit(DONE)
+
+
+def _sentence(error: Exception, argv: list[str]) -> str:
     if isinstance(error, PeError):
         return error.spelled(option_name)
     if isinstance(error, typer.TyperException):
         usage = getattr(error, "ctx", None)
         message = error.format_message().rstrip(".")
-        if usage and hasattr(error, "possibilities"):
-            message = _no_such_option(getattr(error, "option_name", ""), usage)
+        if usage:
+            message = _meant(error, usage, argv) or message
         return f"{message}; see '{usage.command_path} --help'" if usage else message
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
@@ -255,16 +302,25 @@ def _sentence(error: Exception) -> str:
     return f"unexpected {type(error).__name__}: {error}; PE_DEBUG=1 shows where, please report it"
 
 
-def _no_such_option(typed: str, usage: Any) -> str:
-    from pe_cli.commands.synonyms import meant
+def _meant(error: Exception, usage: Any, argv: list[str]) -> str | None:
+    """What a line that Typer refuses was meant to say, where that is known."""
+    from pe_cli.commands import habits
 
     known = [
         option
         for parameter in usage.command.get_params(usage)
         for option in (*parameter.opts, *parameter.secondary_opts)
+        if option.startswith("--")
     ]
-    near = meant(typed, [option for option in known if option.startswith("--")])
-    return f"No such option: {typed} (did you mean {near}?)" if near else f"No such option: {typed}"
+    if hasattr(error, "possibilities"):
+        return habits.no_such_option(getattr(error, "option_name", ""), known, usage.info_name, argv)
+    said = getattr(error, "message", "") or ""
+    extra = re.search(r"unexpected extra argument\S* \((.*)\)", said)
+    if extra:
+        return habits.extra_words(extra[1].split(), known, argv)
+    wrong = re.match(r"'(.*)' is not a valid int", said)
+    option = getattr(getattr(error, "param", None), "opts", None)
+    return habits.whole_number(max(option, key=len), wrong[1]) if wrong and option else None
 
 
 if __name__ == "__main__":

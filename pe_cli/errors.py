@@ -5,7 +5,6 @@ It is raised where the fact is known and printed in one place, `pe_cli.cli.main`
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 
@@ -47,9 +46,45 @@ def in_python(name: str) -> str:
 def no_such(kind: str, given: str, known: Iterable[str]) -> PeError:
     """`no style 'whispr'; did you mean 'whisper'?`, or the list of what there is."""
     names = list(known)
-    near = difflib.get_close_matches(given, names, n=1, cutoff=0.6)
-    remedy = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    near = nearest(given, names)
+    remedy = f"did you mean {near!r}?" if near else f"known: {', '.join(names)}"
     return PeError(f"no {kind} {given!r}; {remedy}")
+
+
+def nearest(given: str, known: Iterable[str]) -> str | None:
+    """The one of `known` that a slip of the fingers, another case or a cut-off end makes into `given`; or None.
+
+    A wrong guess is worse than none: a short word may differ by one letter or two exchanged ones, a longer one by a
+    quarter of its letters.
+    """
+    word = given.lower().replace("_", "-")
+    names = {name.lower().replace("_", "-"): name for name in known}
+    if word in names:
+        return names[word]
+    longer = [name for folded, name in names.items() if len(word) >= 3 and folded.startswith(word)]
+    if longer:
+        return longer[0] if len(longer) == 1 else None
+    slips = {folded: _slips(word, folded) for folded in names if abs(len(folded) - len(word)) <= 3}
+    best = min(slips, key=lambda folded: slips[folded], default=None)
+    if best is not None and slips[best] <= max(1, min(len(word), len(best)) // 4):
+        return names[best]
+    begun = [name for folded, name in names.items() if len(word) >= 6 and folded[:6] == word[:6]]
+    return begun[0] if len(begun) == 1 else None
+
+
+def _slips(a: str, b: str) -> int:
+    """How many letters are wrong, missing, too many or exchanged with their neighbour."""
+    before: list[int] = []
+    last = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        row = [i]
+        for j, y in enumerate(b, 1):
+            cost = min(last[j] + 1, row[-1] + 1, last[j - 1] + (x != y))
+            if i > 1 and j > 1 and (x, a[i - 2]) == (b[j - 2], y):
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        before, last = last, row
+    return last[-1]
 
 
 def needs(what: str, library: str, extra: str) -> PeError:

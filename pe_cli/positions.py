@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 def parse_grid(text: str, option: str = "--grid") -> tuple[int, ...]:
     """`HxW` or `TxHxW` as a tuple."""
-    sizes = tuple(_whole(size) for size in text.lower().replace("×", "x").split("x"))
+    sizes = tuple(_whole(size) for size in text.lower().replace("×", "x").replace(",", "x").split("x"))
     if not all(sizes):
         raise PeError(f"{option} {text}: write sizes joined by x, for example 16x16")
     return tuple(size for size in sizes if size is not None)
@@ -155,6 +156,10 @@ def _number(part: str, asked: str) -> int | float:
         try:
             value = float(part)
         except ValueError:
+            if part.lower().endswith(
+                (".npy", ".npz", ".h5", ".hdf5", ".safetensors", ".txt")
+            ) or os.path.exists(part):
+                raise PeError(f"{asked}: positions of a file are given with a @ in front: @{part}") from None
             raise PeError(f"{asked}: {part!r} is not a number, a range A:B[:STEP] or @FILE") from None
     if not -LIMIT < value < LIMIT:  # false for NaN too
         raise PeError(f"{asked}: {part} is not a number below 2^63 in size")

@@ -99,12 +99,17 @@ class Choice:
 
     names: tuple[str, ...]
     aliases: Mapping[str, str] | None = field(default=None, hash=False)  # `Choice | None` is hashed
+    elsewhere: Mapping[str, str] | None = field(
+        default=None, hash=False
+    )  # what is asked for here and made elsewhere
 
     def canonical(self, kind: str, given: Any) -> str:
         """The name that `given` is, in any case of letters, or is an alias of. Raises PeError for any other."""
         known = {name: name for name in self.names} | dict(self.aliases or {})
         folded = {_folded(name): canonical for name, canonical in known.items()}
         found = folded.get(_folded(given)) if isinstance(given, str) else None
+        if found is None and isinstance(given, str) and _folded(given) in (self.elsewhere or {}):
+            raise PeError(f"{kind} {given!r}: {(self.elsewhere or {})[_folded(given)]}")
         if found is None:
             raise no_such(kind, str(given), known)
         return found
@@ -313,7 +318,11 @@ def _whole(known: Parameter, value: Any) -> int:
 
 
 def _number(known: Parameter, value: Any) -> float:
-    if isinstance(value, (bool, np.bool_, str, bytes)) or not hasattr(value, "__float__") or np.ndim(value):
+    if (
+        isinstance(value, (bool, np.bool_, str, bytes))
+        or not hasattr(value, "__float__")
+        or getattr(value, "ndim", 0)
+    ):
         raise PeError(f"{parameter(known.name)} {_shown(value)}: a number is needed")
     number = float(value)
     if not math.isfinite(number):
@@ -341,7 +350,7 @@ def _as_it_is(known: Parameter, value: Any) -> Any:
 
 def _index(value: Any) -> int | None:
     """The whole number that `value` is; None for anything else, booleans too."""
-    if isinstance(value, (bool, np.bool_)) or np.ndim(value) != 0:
+    if isinstance(value, (bool, np.bool_)) or getattr(value, "ndim", 0):
         return None
     try:
         return operator.index(value)

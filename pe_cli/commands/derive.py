@@ -176,7 +176,10 @@ def choices(parameter: Parameter) -> list[str]:
 
 def _numbers(parameter: Parameter, text: str) -> tuple[float, ...]:
     try:
-        numbers = tuple(parameter.element(part) for part in text.split(","))
+        parts = (
+            text.lower().replace("×", "x").replace("x", ",") if parameter.element is int else text
+        ).split(",")
+        numbers = tuple(parameter.element(part) for part in parts)
     except ValueError:
         raise PeError(f"{parameter.option} {text}: write numbers joined by commas") from None
     return numbers

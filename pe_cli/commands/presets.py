@@ -48,7 +48,7 @@ def fill(own: Mapping[str, derive.Parameter], values: dict[str, Any]) -> Filled:
     """The arguments that the preset gives: those that the command line does not name itself."""
     context, name = values.pop("context"), values.pop("preset")
     if name is None:
-        if values["dim"] is None:
+        if values["dim"] is None and values["axes"] is None:
             raise PeError("which width? Give --dim N, or --preset NAME for the values of a well-known model")
         return Filled()
     from pe_cli.models.resolve import preset

@@ -51,6 +51,19 @@ IMPLEMENTATIONS = {
 }
 ALIASES = {alias: style for style, users in IMPLEMENTATIONS.items() for alias in users.split()}
 NAMES = (*STYLES, *GRID_STYLES)
+_LEARNED = "its positions are a learned table, not sines and cosines; `pe gen learned` makes an initial one"
+_ROTARY = (
+    "it turns queries and keys; `pe gen rope` makes its table, and `pe gen model` that of a configuration"
+)
+ELSEWHERE = {
+    **dict.fromkeys(
+        "albert bart bert beit clip deit electra gpt gpt2 gpt-2 gpt3 opt roberta siglip vit".split(), _LEARNED
+    ),
+    **dict.fromkeys("gemma gpt-neox gpt-oss llama mistral phi qwen rope rotary".split(), _ROTARY),
+    "alibi": "it is a bias of the logits; `pe gen alibi` makes it",
+    "bloom": "it is a bias of the logits; `pe gen alibi` makes it",
+    "t5": "it is a learned bias by distance; `pe gen t5` makes its buckets",
+}
 
 
 @encoding
@@ -58,7 +71,7 @@ def sinusoidal(
     positions: Positions,
     dim: int,
     *,
-    style: Annotated[str, Choice(NAMES, ALIASES)] = "paper",
+    style: Annotated[str, Choice(NAMES, ALIASES, ELSEWHERE)] = "paper",
     base: float = 10000.0,
     padding_idx: int | None = None,
     grid: Grid | None = None,

@@ -137,6 +137,8 @@ LARGEST_WHOLE = 1e15  # up to which a float without a fraction is written as a w
 def telling(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The facts without those that say that nothing is special."""
     plain = {name for name, value in USUAL.items() if facts.get(name) == value}
+    if facts.get("attention_factor") == 1:
+        plain |= {"attention_factor", "baked_in"}  # there is no factor, so it is nowhere
     return {name: value for name, value in facts.items() if name not in plain}
 
 

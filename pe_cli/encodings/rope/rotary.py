@@ -32,7 +32,7 @@ AxisStyle = Annotated[str, Choice((*rope_axes.STYLES, *rope_axes.SECTION_ORDERS)
 @encoding
 def rope(
     positions: Positions,
-    dim: int,
+    dim: int | None = None,
     *,
     base: float | None = None,
     layout: Layout = "interleaved",
@@ -86,7 +86,7 @@ def rope(
     Parameters
     ----------
     positions : (n,) positions, or (n, k) coordinates where there are k axes; an int n stands for 0..n-1
-    dim : rotary width; with partial, the width of the head
+    dim : rotary width; with partial, the width of the head; axes add up to it
     base : rope_theta, the wavelengths run from 2 pi to 2 pi base (default 10000, or the axis style's own)
     layout : how cosines and sines are stored
     scaling : how the context is stretched
@@ -120,6 +120,10 @@ def rope(
     yarn: Peng et al. 2023, arXiv 2309.00071; longrope: Ding et al. 2024, arXiv 2402.13753; llama3: Meta 2024;
     proportional: Barbero et al. 2024, arXiv 2410.06205; sections and axis styles: the models' own code.
     """
+    if dim is None:
+        if axes is None:
+            raise PeError(f"which width? Give {parameter('dim')}")
+        dim = sum(axes)
     options = {
         "factor": factor,
         "original_len": original_len,

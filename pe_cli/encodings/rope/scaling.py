@@ -143,6 +143,11 @@ def _check_options(scaling: str, options: Mapping[str, Any]) -> None:
     known = scaling_options(scaling)
     for name in options:
         if name not in known:
+            if scaling == "none":
+                takers = ", ".join(other for other in SCALINGS if name in scaling_options(other))
+                raise PeError(
+                    f"{parameter(name)} does not apply to scaling none: add {parameter('scaling')}, one of {takers}"
+                )
             takes = ", ".join(map(parameter, known)) or "no options"
             raise PeError(f"{parameter(name)} does not apply to scaling {scaling}, which takes {takes}")
     missing = [name for name, needed in known.items() if needed and name not in options]

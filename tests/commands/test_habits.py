@@ -1,0 +1,138 @@
+"""What people type for an option leads them to ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from pe_cli.catalogue import CATALOGUE
+from pe_cli.cli import app, run
+from pe_cli.commands.habits import SYNONYMS, meant
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("gen rope --theta 1e6", "--base"),
+        ("gen rope --rope-theta=1e6", "--base"),
+        ("gen rope --rope_base 1e6", "--base"),
+        ("gen rope --head-dim 128", "--dim"),
+        ("gen rope --hidden-size 128", "--dim"),
+        ("gen rope --max-len 8", "--len"),
+        ("gen rope --length 8", "--len"),
+        ("gen rope --seq 8", "--len"),
+        ("gen rope --num-positions 8", "--len"),
+        ("gen rope --out x.npy", "--output"),
+        ("gen rope --output-file x.npy", "--output"),
+        ("gen rope --seq_len 8 --original_len 4", "--seq-len"),
+        ("gen alibi --num-heads 8", "--heads"),
+        ("gen alibi --n-heads 8", "--heads"),
+        ("gen timestep --theta 1e4", "--max-period"),
+        ("gen rope --bsae 8", "--base"),
+        ("extend t.npy --max-length 8", "--len"),
+        ("diff a b --tolerance 1", "--atol"),
+    ],
+)
+def test_another_word_leads_to_the_option(line, option, capsys):
+    assert run(line.split()) == 2
+    said = capsys.readouterr().err
+    assert f"(did you mean {option}?)" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", ["gen rope --num-heads 8", "gen rope --xyzzy", "gen shaw --theta 1"])
+def test_an_option_that_the_command_has_not_is_not_offered(line, capsys):
+    assert run(line.split()) == 2
+    assert "did you mean" not in capsys.readouterr().err
+
+
+def options(command, context):
+    return {option for p in command.get_params(context) for option in (*p.opts, *p.secondary_opts)}
+
+
+def test_the_words_lead_to_options_that_there_are():
+    root = typer.main.get_command(app)
+    context = typer.Context(root)
+    known = set()
+    for name in root.list_commands(context):
+        command = root.get_command(context, name)
+        for below in command.list_commands(context) if name == "gen" else ():
+            known |= options(command.get_command(context, below), context)
+        known |= options(command, context)
+    assert set(SYNONYMS) <= known
+    for option, words in SYNONYMS.items():
+        assert option.lstrip("-") not in words
+        assert all(meant(word, [option]) == option for word in words)
+
+
+@pytest.mark.parametrize(
+    ("line", "typed"),
+    [
+        ("rope --len 4 --dim 8", "pe gen rope --len 4 --dim 8"),
+        ("generate rope --len 4", "pe gen rope --len 4"),
+        ("compare a.npy b.npy", "pe diff a.npy b.npy"),
+        ("gen llama-3.1 --len 4", "pe gen model llama-3.1 --len 4"),
+        ("gen yarn --len 4 --dim 8", "pe gen rope --scaling yarn --len 4 --dim 8"),
+        ("gen whisper --len 4", "pe gen sinusoidal --style whisper --len 4"),
+        ("gen flux --grid 4x4", "pe gen rope --axis-style flux --grid 4x4"),
+        ("gen sin --len 4", "pe gen sinusoidal --len 4"),
+        ("gen rwpe g.tsv --steps 4", "pe gen random-walk g.tsv --steps 4"),
+        ("gen bert --len 4", "pe gen learned --len 4"),
+        ("gen rope 4096 128 -o x.npz", "pe gen rope --len 4096 --dim 128 -o x.npz"),
+        ("gen rope --len 4k --dim 8", "--len 4096"),
+        ("gen rope --len 1e6 --dim 8", "--len 1000000"),
+        ("gen rope --len 4 --dim 8 --factor 8", "--scaling, one of linear"),
+        ("gen rope --dim 8 --positions ids.npy", "@ids.npy"),
+        ("gen alibi --n-heads 4 --max-len 8", "pe gen alibi --heads 4 --len 8"),
+        ("gen t5 --len 4 --heads 8", "--table gives it"),
+        ("gen sinusoidal --style bert --len 4 --dim 8", "pe gen learned"),
+    ],
+)
+def test_one_line_says_what_to_type(line: str, typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(line.split()) == 2
+    said = capsys.readouterr().err
+    assert typed in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "never"),
+    [("gen rope -f --len 4 --dim 8", "--force"), ("gen xyzzy", "did you mean"), ("gen sin --len 4", "swin")],
+)
+def test_a_suggestion_is_not_worse_than_none(
+    line: str, never: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line.split()) == 2
+    assert never not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gen RoPE --len 4 --dim 8 --dtype BF16",
+        "gen rope --len 4 --dim 8 --dtype fp16 --layout HuggingFace",
+        "gen rope --axes 16,24,24 --grid 2x3x4",
+        "gen rope --axes 16x24x24 --grid 2,3,4",
+        "gen Swin --window 7,7",
+        "gen ALiBi --heads 4 --len 8 --form KEY",
+        "gen transformer_xl --len 4 --dim 8",
+    ],
+)
+def test_what_is_meant_is_understood(line: str, tmp_path: Path) -> None:
+    assert run([*line.split(), "-q", "-o", str(tmp_path / "x.safetensors")]) == 0
+
+
+def test_lists_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["gen", "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["encodings"]
+    assert [one["name"] for one in listed] == list(CATALOGUE)
+    assert run(["gen", "model", "--list", "--json"]) == 0
+    assert "llama-3.1" in {one["name"] for one in json.loads(capsys.readouterr().out)["presets"]}
+    assert run(["-V"]) == 0
+    assert capsys.readouterr().out.startswith("pe ")
+    for words in (["help", "rope"], ["help", "gen", "rope"]):
+        assert run(words) == 0
+        assert "pe gen rope" in capsys.readouterr().out
