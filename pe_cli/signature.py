@@ -350,7 +350,7 @@ def _as_it_is(known: Parameter, value: Any) -> Any:
 
 def _index(value: Any) -> int | None:
     """The whole number that `value` is; None for anything else, booleans too."""
-    if isinstance(value, (bool, np.bool_)) or getattr(value, "ndim", 0):
+    if isinstance(value, (bool, np.bool_)) or getattr(value, "ndim", 0) != 0:
         return None
     try:
         return operator.index(value)
