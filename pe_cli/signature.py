@@ -321,7 +321,7 @@ def _number(known: Parameter, value: Any) -> float:
     if (
         isinstance(value, (bool, np.bool_, str, bytes))
         or not hasattr(value, "__float__")
-        or getattr(value, "ndim", 0)
+        or getattr(value, "ndim", 0) != 0
     ):
         raise PeError(f"{parameter(known.name)} {_shown(value)}: a number is needed")
     number = float(value)
