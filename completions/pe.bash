@@ -17,7 +17,7 @@ _pe() {
         "")
             case "$previous" in
             esac
-            words="gen inspect extend diff"; flags="--version --help"; files=0 ;;
+            words="gen inspect extend diff"; flags="-V --version --help"; files=0 ;;
         "gen")
             case "$previous" in
             esac
@@ -265,7 +265,7 @@ _pe() {
                 --preset) COMPREPLY=($(compgen -W "llama-2 llama-2-7b-32k codellama-7b llama-3 llama-3.1 llama-3.2-1b llama-3.2-3b llama-3.3 llama-4-scout llama-4-maverick mistral-7b-v0.1 mistral-7b-v0.3 mixtral-8x7b mixtral-8x22b ministral-3-3b qwen2-7b qwen2.5-7b qwen2.5-7b-yarn qwen2.5-7b-1m qwen2.5-math-7b qwen3 qwen3-yarn qwen3-4b-2507 qwen3-30b-a3b-2507 qwen2.5-vl qwen3-vl-30b-a3b qwen3-next-80b qwen3.5-35b-a3b gemma-2b gemma-2-9b gemma-2-27b gemma-3-1b gemma-3-4b gemma-3-27b gemma-4 phi-1.5 phi-2 phi-3-mini-4k phi-3.5-mini phi-4-mini phi-4 deepseek-v2-lite deepseek-v3 kimi-k2 gpt-oss gpt-j-6b gpt-neox-20b pythia-1.4b pythia-2.8b stablelm-3b-4e1t stablelm-2-1.6b glm-4-9b-chat glm-4-9b-chat-1m command-r-v01 command-r-08-2024 command-r-plus smollm2-135m smollm2-1.7b smollm3-3b yi-6b olmo-2-7b falcon-7b falcon3-7b internlm2.5-7b minicpm-2b-128k starcoder2-15b minimax-m2 modernbert-base" -- "$current")); return ;;
                 --dim) return ;;
                 --base) return ;;
-                --layout) COMPREPLY=($(compgen -W "interleaved half adjacent split cos-sin sin-cos sin-cos-adjacent complex inv-freq ggml-factors mlx-freqs neox hf gptj onnx vllm trt-pairs trt-sinusoidal timm meta ggml mlx" -- "$current")); return ;;
+                --layout) COMPREPLY=($(compgen -W "interleaved half adjacent split cos-sin sin-cos sin-cos-adjacent complex inv-freq ggml-factors mlx-freqs neox hf huggingface transformers gpt-neox gpt-j diffusers onnxruntime flash-attention flash-attn sglang flashinfer tensorrt tensorrt-llm trt trt-llm llama llama.cpp gptj onnx vllm trt-pairs trt-sinusoidal timm meta ggml mlx" -- "$current")); return ;;
                 --scaling) COMPREPLY=($(compgen -W "none linear ntk ntk-fixed ntk-mixed dynamic-ntk ntk-by-parts yarn longrope llama3 proportional default pi ntk-aware ntk-alpha dynamic part-ntk su p-rope" -- "$current")); return ;;
                 --factor) return ;;
                 --original-len) return ;;
@@ -308,7 +308,7 @@ _pe() {
                 --scale-base) return ;;
                 --gamma) return ;;
                 --seq-len) return ;;
-                --layout) COMPREPLY=($(compgen -W "interleaved half adjacent split cos-sin sin-cos sin-cos-adjacent complex inv-freq ggml-factors mlx-freqs neox hf gptj onnx vllm trt-pairs trt-sinusoidal timm meta ggml mlx" -- "$current")); return ;;
+                --layout) COMPREPLY=($(compgen -W "interleaved half adjacent split cos-sin sin-cos sin-cos-adjacent complex inv-freq ggml-factors mlx-freqs neox hf huggingface transformers gpt-neox gpt-j diffusers onnxruntime flash-attention flash-attn sglang flashinfer tensorrt tensorrt-llm trt trt-llm llama llama.cpp gptj onnx vllm trt-pairs trt-sinusoidal timm meta ggml mlx" -- "$current")); return ;;
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --len) return ;;
                 --positions) return ;;
