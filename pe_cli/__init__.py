@@ -14,12 +14,14 @@ numpy and the encodings are imported when they are first asked for; a type check
 
 from __future__ import annotations
 
+from pe_cli import first as first  # before all else, since it decides what a signal does from here on
+
+# isort: split
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 # The package comes first: loading it later would put it in the place of the function of the same name.
 import pe_cli.extend  # noqa: F401
-from pe_cli import process as process  # first, since it decides what a signal does from here on
 from pe_cli.catalogue import CATALOGUE, load
 from pe_cli.errors import PeError
 from pe_cli.library import compare, extend, identify, read

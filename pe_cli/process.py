@@ -1,8 +1,7 @@
 """The process that `pe` runs in: standard streams that may be closed or full, signals that may come at any moment, and
 which files it reads, so that no output is laid over one of them.
 
-It is imported before anything else, and so it imports little. From then on a signal ends the command `pe` without a word;
-a program that imports the package keeps its signals.
+It is imported before most else, and so it imports little.
 """
 
 from __future__ import annotations
@@ -19,12 +18,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
+from pe_cli.first import SIGNALS as SIGNALS
+from pe_cli.first import heard
+
 DONE, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
-SIGNALS = {  # that end the process, as far as the system has them, and the exit code after each
-    getattr(signal, name): 128 + getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
-    if hasattr(signal, name)
-}
 STDIN, STDOUT, STDERR = 0, 1, 2
 # A closed stream would give its number to the next file that is opened. These make reading and writing fail as before,
 # but for what would be said on stderr, which nobody wants to hear.
@@ -76,29 +73,10 @@ def prepare() -> None:
         warnings.simplefilter("ignore")  # they are for programmers
 
 
-def is_command() -> bool:
-    """Whether this process was started as `pe` or `python -m pe_cli`, not as something that imports the package."""
-    started = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
-    return started in ("pe", "pe.exe") or (started == "-m" and "pe_cli" in sys.orig_argv)
-
-
-def end_at_once() -> None:
-    """Let signals end the process on the spot, as long as there is nothing to tidy up."""
-    for number, code in _heard().items():
-        signal.signal(number, lambda *_, code=code: os._exit(code))
-
-
 def tidy_up_first() -> None:
     """Let a signal end the process by an exception, through its `finally` blocks; those that follow are not heard."""
-    for number in _heard():
+    for number in heard():
         signal.signal(number, _on_signal)
-
-
-def _heard() -> dict[signal.Signals, int]:
-    """The signals that whoever started this process did not tell it to ignore (as nohup does)."""
-    return {
-        number: code for number, code in SIGNALS.items() if signal.getsignal(number) is not signal.SIG_IGN
-    }
 
 
 def ignore_signals() -> None:
@@ -136,7 +114,7 @@ def _text(raw: io.FileIO, given: Any, *, at_once: bool = False) -> io.TextIOWrap
 
 
 def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
-    code = SIGNALS[signal.Signals(number)]
+    code = SIGNALS[number]
     _ended.append(code)
     ignore_signals()  # a second one must not disturb the tidying
     if number == signal.SIGINT:
@@ -228,7 +206,3 @@ def _identity(file: str | os.PathLike[str] | int) -> _Identity | None:
         return None
     keeps = stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)
     return (status.st_dev, status.st_ino) if keeps else None
-
-
-if is_command():
-    end_at_once()

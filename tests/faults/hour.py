@@ -175,7 +175,7 @@ def examined(lines: Lines, launch: Launch, argv: list[str]) -> tuple[Done, str |
         if made and done.code == 2:
             return done, "a file was left behind"
         for path in made:
-            if path.suffix != ".svg" and path.is_file():
+            if path.suffix not in (".svg", ".json") and path.is_file():
                 with open_source(str(path)) as written:
                     written.require_tensors()
     except Exception as trouble:
