@@ -368,7 +368,8 @@ class _Part:
         )
 
     def _single(self, noise: Reals, finish: Finish | None, nodes: Order, values: Reals) -> Vectors:
-        rows = self._columns(np.arange(len(self.member)))
+        # a complex column has its phase before its noise is looked at
+        rows = canonical_basis(self._columns(np.arange(len(self.member)))[:, :, None], 1)[:, :, 0]
         near = noise > NEAR
         limit = np.minimum(np.where(near, NOISE * (EPS + noise * noise), NOISE * noise), MOST_NOISE)
         doubtful = near | _depends_on_noise(
@@ -377,7 +378,8 @@ class _Part:
         which = np.flatnonzero(doubtful)
         if which.size:
             rows[which] = self._refined(which, np.ascontiguousarray(rows[which]))
-        return canonical_basis(_quiet(rows, limit)[:, :, None], 1)[:, :, 0]
+        rows = canonical_basis(_quiet(rows, limit)[:, :, None], 1)[:, :, 0]
+        return _quiet(rows, np.maximum(limit, NOISE * EPS))
 
     def _bases(self, noise: Reals) -> Vectors:
         """The canonical basis of each eigenspace, as many of its columns as are chosen."""
