@@ -35,6 +35,7 @@ _METHODS = [
     "truncate",
     "crop",
     "knots",
+    "linear-knots",
 ]
 _PRESETS = ["timm", "torch", "dinov2", "jax", "torchvision", "swin", "beit", "long-clip", "longformer"]
 _ANCHORS = ["ends", "half", "left"]

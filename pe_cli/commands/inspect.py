@@ -133,13 +133,14 @@ def _inspect_model(
     from pe_cli.models.describe import inspect_config, unresolved
 
     found = [finding.as_dict() for finding in findings(source)]
+    tensors = _position_tensors(Path(source)) if Path(source).is_dir() else []
     try:
         report = inspect_config(source, **which)
     except PeError as error:
-        if not found:
+        if not (found or tensors):
             raise
         report = unresolved(source, error)
-    report["tensors"] = _position_tensors(Path(source)) if Path(source).is_dir() else []
+    report["tensors"] = tensors
     report["findings"] = found
     if plot:
         from pe_cli.render.plot import plot_model

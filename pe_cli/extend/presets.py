@@ -29,7 +29,9 @@ class Recipe:
 
 PRESETS = {
     "timm": Recipe(
-        "timm resample_abs_pos_embed, open_clip", {"grid": "cubic", "bias": "cubic"}, antialias=True
+        "timm resample_abs_pos_embed and resize_rel_pos_bias_table, open_clip",
+        {"grid": "cubic", "bias": "cubic", "window": "linear-knots"},
+        antialias=True,
     ),
     "torch": Recipe(
         "torch F.interpolate as in transformers, MAE, DeiT, DINO, open_clip's text, ViTDet",
@@ -155,7 +157,7 @@ class Way:
         if method is None or method.in_place:
             alpha = f" (alpha {self.options.alpha:g})" if self.method == "hierarchical" else ""
             return self.method + alpha
-        if self.method in ("crop", "knots"):
+        if self.method in ("crop", "knots", "linear-knots"):
             return self.method
         details: list[str] = [self.options.anchor]
         if self.method == "stretch":

@@ -158,30 +158,58 @@ def _crop(old: int, new: int, options: Options) -> Taps:
     return _picked(np.arange(new) + (old - new) // 2, old)
 
 
-def _knots(old: int, new: int, options: Options) -> Taps:
-    """BEiT's window tables: old rows sit at 0, ±1, ±(1 + q), … and the spline through them is read at whole steps.
+Weights = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 
-    q in [1.01, 1.5] is found by bisection so that the outermost row reaches the new edge. Where it does not
-    (shrinking, or growing more than that) the knots mean nothing, and cubic is used instead, with a note.
+
+def _geometric_knots(old: int, new: int) -> tuple[NDArray[np.float64], float]:
+    """Where the old rows of a table of offsets lie: at 0, ±1, ±(1 + q), …; and q in [1.01, 1.5].
+
+    q is found by bisection so that the outermost row reaches the new edge, as far as that can be.
     """
     if old % 2 == 0 or new % 2 == 0:
         raise PeError(
             f"knots are for tables of offsets, of 2 w - 1 rows on an axis, not from {old} to {new}; use --method cubic"
         )
-    if new == old:
-        return _picked(np.arange(new), old)
     half, edge = old // 2, new // 2
     low, high, q = 1.01, 1.5, 1.255
     while high - low > 1e-6:
         q = (low + high) / 2
         low, high = (low, q) if (1 - q**half) / (1 - q) > edge else (q, high)
-    if new < old or high < 1.0101 or low > 1.4999 or old < 4:
+    steps = np.cumsum(q ** np.arange(half))
+    return np.concatenate([-steps[::-1], [0.0], steps]), q
+
+
+def _at_offsets(old: int, new: int, knots: NDArray[np.float64], weights: Weights) -> Taps:
+    """The rows at whole offsets, none beyond the outermost knots."""
+    points = np.clip(np.arange(new) - float(new // 2), knots[0], knots[-1])
+    return Taps(np.broadcast_to(np.arange(old), (new, old)), weights(knots, points), old)
+
+
+def _knots(old: int, new: int, options: Options) -> Taps:
+    """BEiT's window tables: the spline through geometric knots, read at whole steps.
+
+    Where the knots cannot reach the new edge (shrinking, or growing much) they mean nothing, and cubic is used
+    instead, with a note.
+    """
+    if new == old:
+        return _picked(np.arange(new), old)
+    knots, q = _geometric_knots(old, new)
+    if new < old or not 1.0101 < q < 1.4999 or old < 4:
         note = f"BEiT's knots do not reach from {old} to {new}: cubic (half) was used"
         return replace(_cubic(old, new, replace(options, anchor="half", antialias=False)), notes=(note,))
-    steps = np.cumsum(q ** np.arange(half))
-    knots = np.concatenate([-steps[::-1], [0.0], steps])
-    points = np.clip(np.arange(new) - float(edge), knots[0], knots[-1])
-    return Taps(np.broadcast_to(np.arange(old), (new, old)), spline_matrix(knots, points), old)
+    return _at_offsets(old, new, knots, spline_matrix)
+
+
+def _linear_knots(old: int, new: int, options: Options) -> Taps:
+    """timm's window tables: straight lines between BEiT's geometric knots (timm/layers/pos_embed_rel.py)."""
+    if new == old:
+        return _picked(np.arange(new), old)
+    return _at_offsets(old, new, _geometric_knots(old, new)[0], _hats)
+
+
+def _hats(knots: NDArray[np.float64], points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(points, knots) weights of linear interpolation."""
+    return np.stack([np.interp(points, knots, unit) for unit in np.eye(len(knots))], axis=1)
 
 
 @dataclass(frozen=True)
@@ -234,6 +262,7 @@ METHODS: dict[str, Method] = {
     "truncate": Method(_truncate, "the first rows", in_place=True, grows=False),
     "crop": Method(_crop, "the middle rows", grows=False),
     "knots": Method(_knots, "BEiT's spline through geometric knots"),
+    "linear-knots": Method(_linear_knots, "timm's lines between geometric knots"),
 }
 ALIASES = {"bilinear": "linear", "bicubic": "cubic"}
 

@@ -54,14 +54,8 @@ def inspect_config(
 
 
 def unresolved(spec: str, error: PeError) -> dict[str, Any]:
-    """The report of a configuration from which no table follows: why."""
-    config = Configuration(spec, {}) if is_gguf(spec) else read_configuration(spec)
-    return {
-        "schema": SCHEMA,
-        "file": config.file,
-        "model_type": config.model_type,
-        "tables": [{"error": str(error)}],
-    }
+    """The report of a configuration or folder from which no table follows: why."""
+    return {"schema": SCHEMA, "file": spec, "model_type": "", "tables": [{"error": str(error)}]}
 
 
 def _plain(table: Resolved | PeError) -> dict[str, Any]:

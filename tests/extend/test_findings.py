@@ -279,3 +279,11 @@ def test_default_configurations_of_transformers_agree(tmp_path: Path) -> None:
         if found := findings(str(tmp_path)):
             told[kind] = [f.what for f in found]
     assert not told
+
+
+def test_a_folder_without_a_config_lists_its_position_tensors(tmp_path: Path, capfd: Any) -> None:
+    save_file({"positional_embedding": table(77, 8)}, tmp_path / "open_clip_model.safetensors")
+    assert run(["inspect", str(tmp_path)]) == 0
+    out = capfd.readouterr().out
+    assert "positional_embedding" in out
+    assert "config.json" in out

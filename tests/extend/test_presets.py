@@ -31,9 +31,13 @@ def test_presets_by_kind(preset: str, kind: Kind, words: str) -> None:
 @pytest.mark.parametrize(
     ("preset", "request_", "words"),
     [
-        ("timm", {"length": 9}, "is for --grid; for --len there are torch, long-clip, longformer"),
+        (
+            "timm",
+            {"length": 9},
+            r"is for --grid(?: and|,) --window; for --len there are torch, long-clip, longformer",
+        ),
         ("longformer", {"grid": (9, 9)}, "is for --len; for --grid there are timm,"),
-        ("dinov2", {"window": (9, 9)}, "is for --grid; for --window there are torch, swin, beit"),
+        ("dinov2", {"window": (9, 9)}, "is for --grid; for --window there are timm, torch, swin, beit"),
         ("swin", {"length": 9}, "is for --window and --grid"),
     ],
 )
@@ -45,9 +49,9 @@ def test_a_preset_is_for_the_tables_that_its_original_resizes(
         settle(request, request.kind, 1, known=True)
 
 
-@pytest.mark.parametrize(("preset", "words"), [("timm", "cubic (half, a = -0.75)"), ("beit", "knots")])
+@pytest.mark.parametrize(("preset", "words"), [("timm", "linear-knots"), ("beit", "knots")])
 def test_window_tables_that_move_along_with_a_grid(preset: str, words: str) -> None:
-    """timm has no way of its own with them; BEiT has."""
+    """timm and BEiT have ways of their own with them."""
     assert settle(ResizeRequest(grid=(9, 9), preset=preset), "window", 2, known=True).words == words
     assert (
         settle(ResizeRequest(grid=(9, 9), preset=preset), "relative", 1, known=True).words == "linear (half)"

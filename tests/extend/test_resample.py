@@ -13,7 +13,7 @@ from pe_cli.extend.weights import FRESH, coordinates, filler, resample, spline_m
 
 RNG = np.random.default_rng(20)
 TABLE = RNG.standard_normal((12, 5)).astype(np.float32)
-GROWING = [name for name, method in METHODS.items() if method.grows and name != "knots"]
+GROWING = [name for name, method in METHODS.items() if method.grows and "knots" not in name]
 
 
 def made(method: str, table: np.ndarray, new: int, **options: object) -> np.ndarray:
@@ -268,3 +268,19 @@ class TestTorch:
         want = self.torch.nn.functional.interpolate(wide, scale_factor=(factor, factor), mode="bicubic")
         taps = axis_taps("cubic", 37, new, Options(anchor="half", scale_offset=0.1))
         assert np.abs(resample(grid, [taps, taps]) - np.moveaxis(want[0].numpy(), 0, -1)).max() < 1e-12
+
+
+def test_linear_knots_are_those_of_timm() -> None:
+    """timm/layers/pos_embed_rel.py: rows of a window of 7 at 0, ±1, ±(1 + q), …, so that the last reaches offset 11."""
+    table = np.random.default_rng(0).normal(size=(13, 2))
+    low, high = 1.01, 1.5
+    while high - low > 1e-6:
+        q = (low + high) / 2
+        low, high = (low, q) if (1 - q**6) / (1 - q) > 11 else (q, high)
+    places = np.cumsum(q ** np.arange(6))
+    knots = np.concatenate([-places[::-1], [0], places])
+    want = np.stack([np.interp(np.arange(-11, 12), knots, column) for column in table.T], axis=1)
+    taps = METHODS["linear-knots"].taps(13, 23, Options())
+    dense = np.zeros((23, 13))
+    np.put_along_axis(dense, taps.index, taps.weight, axis=1)
+    np.testing.assert_allclose(dense @ table, want, atol=1e-12)
