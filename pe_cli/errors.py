@@ -64,7 +64,10 @@ def nearest(given: str, known: Iterable[str]) -> str | None:
     longer = [name for folded, name in names.items() if len(word) >= 3 and folded.startswith(word)]
     if longer:
         return longer[0] if len(longer) == 1 else None
-    slips = {folded: _slips(word, folded) for folded in names if abs(len(folded) - len(word)) <= 3}
+    near = [
+        folded for folded in names if abs(len(folded) - len(word)) <= 3 and min(len(folded), len(word)) > 1
+    ]
+    slips = {folded: _slips(word, folded) for folded in near}
     best = min(slips, key=lambda folded: slips[folded], default=None)
     if best is not None and slips[best] <= max(1, min(len(word), len(best)) // 4):
         return names[best]

@@ -71,6 +71,7 @@ def folder(tmp_path: Path) -> Path:
             {},
         ),
     }
+    models["Qwen2.5-7B"] = ({**models["Llama-3.1-8B"][0], "model_type": "qwen2"}, {})
     for name, (config, tensors) in models.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps(config))

@@ -268,9 +268,9 @@ def whole_number(option: str, text: str) -> str | None:
         value = float(plain)
     except ValueError:
         return None
-    return (
-        f"{option} {text}: a whole number is needed, {option} {int(value)}" if value == int(value) else None
-    )
+    if not value.is_integer():  # nor NaN or infinite
+        return None
+    return f"{option} {text}: a whole number is needed, {option} {int(value)}"
 
 
 def line_of(words: Sequence[str]) -> str:

@@ -234,7 +234,7 @@ def _open_reader(stream: ByteInput, stack: ExitStack) -> tuple[Reader, ByteInput
                 stack.callback(file.close)
             return open_reader(stream), stream
     if stream.label.endswith(".msgpack") or (
-        first[0] in _MESSAGE_PACK_MAPS and first[1] in _MESSAGE_PACK_NAMES
+        len(first) > 1 and first[0] in _MESSAGE_PACK_MAPS and first[1] in _MESSAGE_PACK_NAMES
     ):
         raise PeError(
             f"{stream.label} is in MessagePack, as Flax writes its weights, which pe does not read: load the model and save "

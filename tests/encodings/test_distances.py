@@ -96,9 +96,9 @@ def test_positions_may_be_lists_or_unsigned(function) -> None:
     [
         (lambda: alibi(TOKENS, TOKENS, heads=2, form="keys"), "no form 'keys'; did you mean 'key'"),
         (lambda: kerple(distances=TOKENS, heads=2, kernel="logs"), "no kernel 'logs'"),
-        (lambda: sinusoidal(TOKENS, 8, compute="float16"), "did you mean 'float32'"),
-        (lambda: timestep(TOKENS, 8, compute="float16"), "did you mean 'float32'"),
-        (lambda: rope(TOKENS, 8, compute="float16"), "did you mean 'float32'"),
+        (lambda: sinusoidal(TOKENS, 8, compute="float16"), "known: exact, float32"),
+        (lambda: timestep(TOKENS, 8, compute="float16"), "known: exact, float32"),
+        (lambda: rope(TOKENS, 8, compute="float16"), "known: exact, float32"),
         (lambda: rope(TOKENS, 8, scaling="longrope", original_len=8, policy="longer"), "no policy 'longer'"),
         (lambda: transformer_xl(TOKENS, dim=4, style="xl-net"), "no style 'xl-net'; did you mean 'xlnet'"),
         (lambda: shaw(distances=TOKENS, numbering="etcetera"), "no numbering 'etcetera'"),

@@ -194,7 +194,7 @@ def test_a_chain_deeper_than_the_stack():
         ({"max_distance": 3}, "max_distance goes with scheme ancestor or"),
         ({"scheme": "depths"}, "did you mean 'depth'"),
         ({"wide": "clips"}, "did you mean 'clip'"),
-        ({"nodes": "leaf"}, "did you mean 'leaves'"),
+        ({"nodes": "leaf"}, "leaves"),
         ({"wide": "drop"}, "wide drop is about children beyond max_width"),
         ({"wide": "binary", "max_width": 3}, "made binary has width 2"),
     ],

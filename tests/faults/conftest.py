@@ -86,7 +86,7 @@ ARRAYS = {
     "nan": with_one(np.nan, 4, 8),
     "inf": with_one(np.inf, 4, 8),
     "none": np.zeros((0, 8)),
-    "triples": np.arange(12).reshape(3, 4),
+    "triples": np.arange(12).reshape(4, 3),
     "narrow": np.zeros((4, 0)),
     "one": np.array(1.0),
     "cube": random(2, 3, 4),

@@ -61,6 +61,12 @@ GEN = [
     "shortest-path g.tsv",
     "resistance-distance g.tsv",
     "magnetic g.tsv -k 1 --directed",
+    "eigenspaces g.tsv -k 1",
+    "electrostatic g.tsv",
+    "svd g.tsv -k 1 --directed",
+    "cycles g.tsv",
+    "dag dag.tsv",
+    "degree g.tsv",
     "model config.json --len 8",
     "model model --len 8",
     "model config.json --positions @ids.npy",
@@ -100,6 +106,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     texts = {
         "g.tsv": "0\t1\n1\t2\n2\t0\n",
+        "dag.tsv": "0\t1\n1\t2\n",
         "g.mtx": "%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 1.0\n2 3 2.0\n",
         "g.graphml": '<graphml><graph edgedefault="undirected"><node id="a"/><node id="b"/><edge source="a" target="b"/></graph></graphml>',
         "g.json": '{"nodes": [0, 1], "edges": [{"source": 0, "target": 1}]}',

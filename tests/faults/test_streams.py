@@ -187,5 +187,5 @@ def test_names_that_the_locale_cannot_print_are_escaped(pe: Any, tmp_path: Path)
 @pytest.mark.parametrize("kind", ["LinAlgError", "ArpackNoConvergence"])
 def test_a_solver_that_fails_is_no_surprise(kind: str) -> None:
     error = type(kind, (Exception,), {})("did not converge")
-    assert "too far apart for the eigenvalue solver" in cli._sentence(error)
-    assert "nested too deeply" in cli._sentence(RecursionError())
+    assert "too far apart for the eigenvalue solver" in cli._sentence(error, [])
+    assert "nested too deeply" in cli._sentence(RecursionError(), [])

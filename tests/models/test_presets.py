@@ -25,7 +25,7 @@ def test_every_preset_makes_a_table_without_a_default(name: str) -> None:
     for resolved in tables:
         assert not resolved.warnings
         assert resolved.parameters.keys() == resolved.origins.keys()
-        assert len(rope(NOWHERE, **resolved.parameters)) in (1, 2)
+        assert len(rope(NOWHERE, **resolved.parameters).to_dict()) in (1, 2)
         assert resolved.file == preset_configuration(name).file
 
 

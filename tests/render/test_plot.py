@@ -44,6 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, shape in shapes.items():
         np.save(tmp_path / f"{name}.npy", random.normal(size=shape).astype(np.float32))
     np.save(tmp_path / "f.npy", -random.random((2, 7)).astype(np.float32))
+    (tmp_path / "dag.tsv").write_text("0\t1\n0\t2\n1\t2\n2\t3\n")
     (tmp_path / "graph.tsv").write_text("0\t1\n1\t2\n2\t3\n3\t4\n4\t0\n0\t2\n4\t5\n5\t6\n6\t7\n7\t8\n8\t9\n")
     (tmp_path / "parse.txt").write_text("(S (NP (D the) (N cat)) (VP (V sat)))\n")
     rows = [("the", 2), ("cat", 3), ("sat", 0)]
@@ -231,7 +232,9 @@ def test_diff_draws_the_error(pe: Any) -> None:
     pe("gen", "rope", "--len", "32", "--dim", "8", "-o", "mine.npy", "-q")
     pe("gen", "rope", "--len", "32", "--dim", "8", "--base", "500000", "-o", "theirs.npy", "-q")
     pe("diff", "mine.npy", "theirs.npy", "--plot", "made.svg", code=1)
-    assert {"mine.npy", "theirs.npy", "absolute error", "largest error by column"} <= set(labels("made.svg"))
+    found = labels("made.svg")
+    assert {"absolute error", "largest error by column"} <= set(found)
+    assert any("base" in text for text in found)
 
 
 def test_inspect_draws_what_it_reads(pe: Any) -> None:

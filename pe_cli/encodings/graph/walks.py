@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -92,9 +92,10 @@ def random_walk(
     """
     if preset is not None:
         graph = as_graph(graph) if preset == "dgl" else unweighted(as_graph(graph))
-    taken = _taken(steps, times, ppr)
+    asked = _taken(steps, times, ppr)
+    graph, adjacency = _walked(graph, len(asked) + len(ppr or ()), loops)
+    taken = tuple(asked)
     last = max(taken, default=0)
-    graph, adjacency = _walked(graph, len(taken) + len(ppr or ()), loops)
     found = np.zeros((graph.num_nodes, len(taken) + len(ppr or ())))
     columns = np.array(taken, dtype=np.int64) - 1
     members = Members(adjacency)
@@ -289,7 +290,7 @@ def rounded(values: Reals) -> Reals:
     return np.where(np.abs(values - near) <= LAST_BITS * np.abs(values), near, values)
 
 
-def _taken(steps: int | None, times: Ints | None, ppr: Floats | None) -> tuple[int, ...]:
+def _taken(steps: int | None, times: Ints | None, ppr: Floats | None) -> Sequence[int]:
     """The numbers of steps that have a column."""
     if times is not None and steps is not None:
         raise PeError(
@@ -310,7 +311,7 @@ def _taken(steps: int | None, times: Ints | None, ppr: Floats | None) -> tuple[i
         raise PeError(f"how many steps? Give {parameter('steps')} N or {parameter('times')} 1,2,4")
     if steps < 1:
         raise PeError(f"{parameter('steps')} {steps}: give at least 1")
-    return tuple(range(1, steps + 1))
+    return range(1, steps + 1)
 
 
 def _walked(given: GraphLike, columns: int, loops: Loops) -> tuple[Graph, SparseRows]:
