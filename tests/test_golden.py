@@ -19,6 +19,7 @@ import pytest
 from pe_cli.cli import run
 
 FOLDER = Path(__file__).parent / "golden"
+HERE = Path(".")  # short, so that lines are broken where they are for a user
 CASES = [
     pytest.param(path.parent, case, id=f"{path.parent.name}-{case['id']}")
     for path in sorted(FOLDER.rglob("cases.json"))
@@ -43,10 +44,11 @@ def test_golden(
     arrays = arrays_of(folder)
     golden.lay_out(case, arrays, tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # the workers of pytest-xdist have one, which breaks lines
     if "shell" in case:
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
-            ["bash", "-c", golden.filled(case["shell"], tmp_path)],
+            ["bash", "-c", golden.filled(case["shell"], HERE)],
             capture_output=True,
             text=True,
             errors="replace",
@@ -57,6 +59,6 @@ def test_golden(
         )
         code, out, err = done.returncode, done.stdout, done.stderr
     else:
-        code = run([golden.filled(word, tmp_path) for word in case["argv"]])
+        code = run([golden.filled(word, HERE) for word in case["argv"]])
         out, err = capfd.readouterr()
     golden.check(case, arrays, tmp_path, code, out, err)
