@@ -815,7 +815,7 @@ _pe() {
                 --from-grid) return ;;
                 --window) return ;;
                 --from-window) return ;;
-                --method) COMPREPLY=($(compgen -W "linear cubic bilinear bicubic nearest repeat-last tile stretch hierarchical zeros random regenerate truncate crop knots" -- "$current")); return ;;
+                --method) COMPREPLY=($(compgen -W "linear cubic bilinear bicubic nearest repeat-last tile stretch hierarchical zeros random regenerate truncate crop knots linear-knots" -- "$current")); return ;;
                 --anchor) COMPREPLY=($(compgen -W "ends half left" -- "$current")); return ;;
                 --keep) return ;;
                 --alpha) return ;;
