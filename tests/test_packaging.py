@@ -54,6 +54,6 @@ def test_the_wheel_says_what_it_is(wheel: ZipFile) -> None:
     about = message_from_bytes(wheel.read(name))
     assert about["License-Expression"] == "Apache-2.0"
     assert about["Author"]
-    extras = {"cluster", "graph", "onnx", "plot", "torch"}
+    extras = {"cluster", "graph", "plot", "torch"}
     assert extras <= set(about.get_all("Provides-Extra") or ())
     assert "Typing :: Typed" in (about.get_all("Classifier") or ())
