@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,16 +29,16 @@ MOST_COLUMNS = 1 << 16
 PRECISION_ROWS = 64
 
 
-class Operand:
+class Operand(ABC):
     """Rows [rows, columns] in float64, read a block at a time."""
 
     rows: int
     columns: int
     precision: Precision
 
+    @abstractmethod
     def take(self, start: int, stop: int) -> Array:
         """Rows start to stop - 1."""
-        raise NotImplementedError
 
     def at(self, index: Rows) -> Array:
         """Single rows, in any order."""
