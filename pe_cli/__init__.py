@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 import pe_cli.extend  # noqa: F401
 from pe_cli.catalogue import CATALOGUE, load
 from pe_cli.errors import PeError
+from pe_cli.first import __version__
 from pe_cli.library import compare, extend, identify, read
-from pe_cli.version import __version__
 
 if TYPE_CHECKING:
     from pe_cli.encodings.biases import alibi, fire, kerple, sandwich
@@ -35,15 +35,13 @@ if TYPE_CHECKING:
     from pe_cli.encodings.graph.spectral import laplacian, magnetic
     from pe_cli.encodings.graph.structure import cycles, dag, degree, eigenspaces, electrostatic, svd
     from pe_cli.encodings.graph.walks import heat_kernel, random_walk, rrwp
-    from pe_cli.encodings.learned import learned
     from pe_cli.encodings.mixed import deberta, tupe
     from pe_cli.encodings.position_ids import position_ids
-    from pe_cli.encodings.relative import shaw, t5, transformer_xl
+    from pe_cli.encodings.relative import shaw, swin, t5, transformer_xl
     from pe_cli.encodings.rope.rotary import rope, xpos
-    from pe_cli.encodings.sinusoidal import sinusoidal, timestep
+    from pe_cli.encodings.sinusoidal import learned, sinusoidal, timestep
     from pe_cli.encodings.sparse import axial, sparse_transformer
     from pe_cli.encodings.tree.nodes import dependency, tree
-    from pe_cli.encodings.windows import swin
     from pe_cli.models.resolve import from_config, resolve
     from pe_cli.structures import Forest, Graph, GraphDataset, read_forest, read_graph
     from pe_cli.tensors import Tensors

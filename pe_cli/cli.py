@@ -16,8 +16,8 @@ from typer.core import TyperCommand, TyperGroup
 from pe_cli import process
 from pe_cli.catalogue import CATALOGUE, FAMILIES
 from pe_cli.errors import PeError, one_line, option_name
+from pe_cli.first import __version__
 from pe_cli.process import DONE, INTERRUPTED, TROUBLE
-from pe_cli.version import __version__
 
 # Of numpy and scipy, by name: neither is imported for a message.
 FROM_SOLVERS = ("LinAlgError", "ArpackError", "ArpackNoConvergence")

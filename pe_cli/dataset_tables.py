@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pe_cli.files import TensorSpec
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.parallel import Run
-from pe_cli.progress import step
+from pe_cli.process import step
 from pe_cli.structures.graph import Graph
 from pe_cli.tables import SMALL_RANGE, Block, Choose, Table, renamed, stored_dtype
 from pe_cli.tensors import Tensors

@@ -1,4 +1,5 @@
-"""The first lines of the command `pe`: from here on a signal ends it without a word, until there is something to tidy up.
+"""The first lines of the command `pe`: its version, and that a signal from here on ends it without a word, until there
+is something to tidy up.
 
 Only what Python has loaded already is imported. A program that imports the package keeps its signals.
 """
@@ -6,6 +7,8 @@ Only what Python has loaded already is imported. A program that imports the pack
 import _signal  # type: ignore[import-not-found]
 import os
 import sys
+
+__version__ = "0.2.0.dev0"
 
 SIGNALS = {  # that end the process, as far as the system has them, and the exit code after each
     getattr(_signal, name): 128 + getattr(_signal, name)

@@ -372,7 +372,7 @@ class Record:
         return f"{type(self).__name__}({shown})"
 
     def _repr_html_(self) -> str:
-        from pe_cli.notebook import facts_as_html
+        from pe_cli.heatmap import facts_as_html
 
         return facts_as_html(self._fields)
 

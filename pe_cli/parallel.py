@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
 
 from pe_cli.errors import PeError, parameter
-from pe_cli.progress import step
+from pe_cli.process import step
 
 Run: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 MOST_WORKERS = 1024

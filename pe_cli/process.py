@@ -1,5 +1,5 @@
-"""The process that `pe` runs in: standard streams that may be closed or full, signals that may come at any moment, and
-which files it reads, so that no output is laid over one of them.
+"""The process that `pe` runs in: standard streams that may be closed or full, signals that may come at any moment, which
+files it reads (so that no output is laid over one of them), how much memory it may use, and who watches its progress.
 
 It is imported before most else, and so it imports little.
 """
@@ -13,11 +13,14 @@ import stat
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
+from pe_cli.errors import PeError
 from pe_cli.first import SIGNALS as SIGNALS
 from pe_cli.first import heard
 
@@ -206,3 +209,62 @@ def _identity(file: str | os.PathLike[str] | int) -> _Identity | None:
         return None
     keeps = stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)
     return (status.st_dev, status.st_ino) if keeps else None
+
+
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def machine_memory() -> int | None:
+    """Bytes of memory that this process may use: the machine's, its container's or its own limit; None where unknown."""
+    known = []
+    with suppress(AttributeError, ValueError, OSError):
+        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for limit in _CGROUP_LIMITS:
+        with suppress(OSError, ValueError):
+            known.append(int(limit.read_text()))
+    with suppress(ImportError, OSError):
+        import resource  # not on Windows
+
+        own = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if own != resource.RLIM_INFINITY:
+            known.append(own)
+    return min(known, default=None)
+
+
+def require_memory(nbytes: int, what: str, remedy: str) -> None:
+    """Refuse `what` if it needs more memory than there is; `remedy` says what to do instead."""
+    there_is = machine_memory()
+    if there_is is not None and nbytes > there_is:
+        raise PeError(f"{what} needs {size(nbytes)} of memory, this machine has {size(there_is)}: {remedy}")
+
+
+def size(nbytes: float) -> str:
+    """`7.3 TiB`"""
+    unit = 0
+    while nbytes >= 1024 and unit + 1 < len(_UNITS):
+        nbytes /= 1024
+        unit += 1
+    return f"{nbytes:.3g} {_UNITS[unit]}" if nbytes < 1000 else f"{nbytes:.0f} {_UNITS[unit]}"
+
+
+Watcher: TypeAlias = Callable[[str, int, "int | None"], None]
+
+_WATCHER: ContextVar[Watcher | None] = ContextVar("pe_progress", default=None)
+
+
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Call `watcher(what, done, total)` at each step made inside the block."""
+    token = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
+
+
+def step(what: str, done: int, total: int | None = None) -> None:
+    """Say that `done` of `total` steps of `what` are over."""
+    watcher = _WATCHER.get()
+    if watcher is not None:
+        watcher(what, done, total)

@@ -48,8 +48,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, no_such, parameter
-from pe_cli.memory import require_memory
 from pe_cli.numerics.dtypes import FLOATS, ElementType, dtype_name
+from pe_cli.process import require_memory
 from pe_cli.tensors import Tensors
 
 LARGEST = 2**63

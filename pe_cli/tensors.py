@@ -149,7 +149,7 @@ class Tensors(NDArrayOperatorsMixin):
         return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
     def _repr_html_(self) -> str:
-        from pe_cli.notebook import tables_as_html
+        from pe_cli.heatmap import tables_as_html
 
         return tables_as_html(self._tensors, self.facts, self.warnings)
 

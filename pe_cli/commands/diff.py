@@ -14,8 +14,7 @@ from pe_cli.diff.metrics import Tolerance
 from pe_cli.errors import PeError
 from pe_cli.files import provenance
 from pe_cli.files.sources import Source, open_source, split_spec
-from pe_cli.process import refuse_input
-from pe_cli.progress import step
+from pe_cli.process import refuse_input, step
 from pe_cli.render.console import tell
 from pe_cli.render.progress import shown
 

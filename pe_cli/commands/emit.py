@@ -12,8 +12,7 @@ from pe_cli.commands.options import Output
 from pe_cli.errors import PeError
 from pe_cli.files import open_sink, provenance
 from pe_cli.files.base import NoSuchTypeError, default_format
-from pe_cli.memory import size
-from pe_cli.progress import step
+from pe_cli.process import size, step
 from pe_cli.render.console import tell
 from pe_cli.render.progress import shown
 from pe_cli.tables import Table

@@ -17,9 +17,9 @@ from pe_cli.commands import derive as docstring
 from pe_cli.commands.emit import Request, emit
 from pe_cli.errors import PeError, option_name, parameter
 from pe_cli.files.sources import load_array, load_positions
-from pe_cli.memory import require_memory
 from pe_cli.numerics.dtypes import dtype_name
 from pe_cli.parallel import Run, mapping
+from pe_cli.process import require_memory
 from pe_cli.render.progress import shown
 from pe_cli.signature import Source
 from pe_cli.tables import PairTable, RowTable, Table, WholeTable

@@ -89,7 +89,7 @@ def _made(known: Identified, shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         if known.encoding == "alibi":
             yield from _alibi(facts, shape)
         elif known.encoding == "swin":
-            from pe_cli.encodings.windows import swin
+            from pe_cli.encodings.relative import swin
 
             options: dict[str, Any] = {
                 "window": _sides(facts["window"]),
@@ -128,7 +128,7 @@ def _by_distance(
     encoding: str, facts: dict[str, Any], distances: NDArray[np.int64]
 ) -> Iterator[NDArray[Any]]:
     if encoding == "t5":
-        from pe_cli.encodings.buckets import t5_buckets
+        from pe_cli.encodings.distances import t5_buckets
 
         yield t5_buckets(
             distances, **{name: facts[name] for name in ("num_buckets", "max_distance", "bidirectional")}

@@ -12,8 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.buckets import t5_buckets
-from pe_cli.encodings.distances import checked, head_table, refuse, require_room, sigmoid
+from pe_cli.encodings.distances import checked, head_table, refuse, require_room, sigmoid, t5_buckets
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.positions import spell

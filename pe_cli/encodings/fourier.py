@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from pe_cli.encodings.distances import checked
 from pe_cli.errors import PeError, parameter
-from pe_cli.numerics.kernels import as_decimal, rotations
-from pe_cli.numerics.phases import PRECISE, TWO_PI
+from pe_cli.numerics.kernels import PRECISE, TWO_PI, as_decimal, rotations
 from pe_cli.numerics.randomness import normal_rows
 from pe_cli.positions import cells
 from pe_cli.signature import Array, Choice, Grid, Ints, Positions, default_positions, encoding

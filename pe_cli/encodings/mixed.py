@@ -7,16 +7,17 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.buckets import deberta_buckets, t5_buckets
 from pe_cli.encodings.distances import (
     check_heads,
     checked,
+    deberta_buckets,
     differences,
     head_table,
     over_distances,
     queries_and_keys,
     refuse,
     require_room,
+    t5_buckets,
 )
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import ElementType, numpy_dtype, round_to

@@ -28,7 +28,7 @@ class BufferChange:
 
 
 def coordinate_table(window: tuple[int, ...]) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    from pe_cli.encodings.windows import swin
+    from pe_cli.encodings.relative import swin
 
     def make(old: NDArray[Any]) -> NDArray[Any]:
         """In the scale that the network was trained in, which the outermost old coordinate tells."""
@@ -239,7 +239,7 @@ def window_buffers(
     tensors: Mapping[str, TensorSpec], table: str, window: Sequence[int], class_rows: int
 ) -> Iterator[BufferChange]:
     """Swin's and BEiT's `relative_position_index` beside a bias table; masks that the loader makes again are left out."""
-    from pe_cli.encodings.windows import swin
+    from pe_cli.encodings.relative import swin
 
     beside = table.rpartition(".")[0]
     for name, spec in tensors.items():

@@ -29,7 +29,7 @@ from pe_cli.files.base import as_bytes, check_memory
 from pe_cli.files.inputs import ByteInput
 from pe_cli.files.safetensors import Header, TensorEntry, stored_dtype, write_header
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
-from pe_cli.progress import step
+from pe_cli.process import step
 
 BUFFER = 1 << 20
 TWO_THREADS_FROM = 256 << 20

@@ -17,9 +17,9 @@ from pe_cli.extend.report import Outliers, TableReport, account, geometry, media
 from pe_cli.extend.resample import METHODS, axis_taps
 from pe_cli.extend.weights import FRESH, Taps, filler, resample, row_sources
 from pe_cli.files import TensorSpec
-from pe_cli.memory import require_memory
 from pe_cli.numerics.dtypes import round_to
 from pe_cli.position_names import Kind
+from pe_cli.process import require_memory
 
 PROBES = 64
 LOOKED_AT = 4096  # rows of a line from which its formula is told; the others are only compared with it

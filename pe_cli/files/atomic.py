@@ -23,8 +23,7 @@ from types import FrameType
 from typing import NoReturn
 
 from pe_cli.errors import PeError
-from pe_cli.memory import size
-from pe_cli.process import SIGNALS, STDOUT, refuse_input
+from pe_cli.process import SIGNALS, STDOUT, refuse_input, size
 
 
 @dataclass

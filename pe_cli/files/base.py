@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, no_such
-from pe_cli.memory import require_memory
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
+from pe_cli.process import require_memory
 
 READABLE = frozenset({*SAFETENSORS_CODES, "complex128"})
 MOST_TENSORS = 1 << 18  # in a file; the description of each takes some hundred bytes

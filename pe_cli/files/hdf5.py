@@ -23,8 +23,8 @@ from pe_cli.files.base import READABLE, TensorSpec, check_memory, shown
 from pe_cli.files.child import Verdict, can_fork, from_child, tried
 from pe_cli.files.hdf5_write import FLOAT_FORMS
 from pe_cli.files.inputs import ByteInput
-from pe_cli.memory import size
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY, numpy_dtype
+from pe_cli.process import size
 
 _MAX_OBJECTS = 1_000_000
 # Of names in groups that have several: of n groups, each in the one before twice, there are 2**n.

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.memory import size
-from pe_cli.process import STDIN, reading
+from pe_cli.process import STDIN, reading, size
 
 _BLOCK = 1 << 20
 

@@ -16,7 +16,7 @@ from pe_cli.errors import PeError
 from pe_cli.files import npy
 from pe_cli.files.base import NO_LINKS, TensorSpec, shown
 from pe_cli.files.inputs import ByteInput, truncated
-from pe_cli.memory import size
+from pe_cli.process import size
 
 _MAX_RATIO = 200
 _RATIO_FROM = 1 << 30

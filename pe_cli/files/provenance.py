@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.errors import TERMINAL_COMMANDS
-from pe_cli.version import __version__
+from pe_cli.first import __version__
 
 SCHEMA = "pe.table/1"
 

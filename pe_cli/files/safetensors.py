@@ -17,12 +17,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli import memory
 from pe_cli.errors import PeError
 from pe_cli.files.base import MOST_TENSORS, NO_LINKS, FileLayout, NoSuchTypeError, TensorSpec
 from pe_cli.files.inputs import ByteInput, truncated
 from pe_cli.files.text import parse_json
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
+from pe_cli.process import require_memory
+from pe_cli.process import size as size_of
 
 MAX_HEADER = 100_000_000  # the format's own bound
 _NAMES = {code: name for name, code in SAFETENSORS_CODES.items()}
@@ -102,7 +103,7 @@ def read_header(stream: Readable, *, label: str = "the input", size: int | None 
     length = int.from_bytes(prefix, "little")
     if length > MAX_HEADER:
         raise PeError(
-            f"{label} declares a safetensors header of {memory.size(length)}; the format allows {MAX_HEADER} bytes"
+            f"{label} declares a safetensors header of {size_of(length)}; the format allows {MAX_HEADER} bytes"
         )
     if size is not None and 8 + length > size:
         raise truncated(label, 8 + length - size)
@@ -144,7 +145,7 @@ def write_header(tensors: Iterable[TensorEntry], metadata: Mapping[str, str] | N
     text = json.dumps(table, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     text = text.ljust(-(-len(text) // 8) * 8)
     if len(text) > MAX_HEADER:
-        raise PeError(f"a safetensors header of {memory.size(len(text))} is more than the format allows")
+        raise PeError(f"a safetensors header of {size_of(len(text))} is more than the format allows")
     return len(text).to_bytes(8, "little") + text
 
 
@@ -234,7 +235,7 @@ def _parse(text: bytes, label: str) -> dict[str, Any]:
     # An object and two lists for each tensor: what is small in the file and large in memory is counted beforehand.
     if text.count(b"{") > MOST_TENSORS + SOME or text.count(b"[") > 2 * MOST_TENSORS + SOME:
         raise PeError(f"{label} describes more than {MOST_TENSORS:,} tensors, which no loader is made for")
-    memory.require_memory(BYTES_A_BYTE * len(text), f"{label} of {memory.size(len(text))}", "it is damaged")
+    require_memory(BYTES_A_BYTE * len(text), f"{label} of {size_of(len(text))}", "it is damaged")
     table = parse_json(decoded, label, pairs=once)
     if not isinstance(table, dict):
         raise PeError(f"{label} is not a JSON object")

@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple, cast
 
 from pe_cli.errors import PeError
 from pe_cli.files.inputs import ByteInput, open_input
-from pe_cli.memory import machine_memory, size
+from pe_cli.process import machine_memory, size
 
 GZIP = b"\x1f\x8b"
 BLOCK = 1 << 22  # bytes of text read at once

@@ -14,8 +14,8 @@ from pe_cli.files.base import READABLE
 from pe_cli.files.sources import Source
 from pe_cli.inspect import Identified, PositionTensor, describe_checkpoint, identify
 from pe_cli.inspect.sinusoids import ROWS_OF_WHOLE
-from pe_cli.memory import require_memory
 from pe_cli.numerics.statistics import RowStatistics, Statistics, describe, similarity
+from pe_cli.process import require_memory
 
 SCHEMA = "pe.inspect/1"
 MANY = 16

@@ -107,7 +107,7 @@ def _farthest(
 
 
 def _t5(distances: Ints, buckets: Ints) -> Found | None:
-    from pe_cli.encodings.buckets import t5_buckets
+    from pe_cli.encodings.distances import t5_buckets
 
     if buckets.min() < 0 or buckets.max() < 2 or np.any(buckets[distances == 0] != 0):
         return None
@@ -201,7 +201,7 @@ def _clipped(distances: Ints, buckets: Ints) -> Found | None:
 
 
 def _swin_index(numbers: Ints) -> Identified | None:
-    from pe_cli.encodings.windows import swin
+    from pe_cli.encodings.relative import swin
 
     side = len(numbers)
     if side < 4 or side > LARGEST_SIDE or numbers.min() < 0:
@@ -317,7 +317,7 @@ def _checked(
 
 def identify_coordinates(values: NDArray[Any]) -> Identified | None:
     """Swin v2's coordinates (2H-1, 2W-1, 2)."""
-    from pe_cli.encodings.windows import swin
+    from pe_cli.encodings.relative import swin
 
     table = values.astype(np.float64)
     if (

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.numerics.phases import polynomial
+from pe_cli.numerics.kernels import polynomial
 
 WORDS_PER_COUNT = 4
 LARGEST_SEED = 2**128 - 1

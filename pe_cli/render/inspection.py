@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pe_cli.catalogue import CATALOGUE
 from pe_cli.errors import counted, one_line
 from pe_cli.inspect.contents import FileReport, TensorReport
-from pe_cli.memory import size
+from pe_cli.process import size
 from pe_cli.render.console import console, in_lines, spell
 from pe_cli.render.summary import draw, key_values, statistics_line
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pe_cli.progress import watched
+from pe_cli.process import watched
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

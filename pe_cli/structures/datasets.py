@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.files.sources import Source
 from pe_cli.files.text import opened
-from pe_cli.memory import require_memory
+from pe_cli.process import require_memory
 from pe_cli.structures.graph import Graph, Parallel, check_ptr
 
 Integers = NDArray[np.int64]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, parameter
 from pe_cli.files.text import Opened, blocks, decoded
-from pe_cli.memory import require_memory
+from pe_cli.process import require_memory
 from pe_cli.structures.graph import BYTES_AN_EDGE, RawGraph
 
 COMMENTS = ("#", "%")

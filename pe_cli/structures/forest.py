@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.memory import require_memory
+from pe_cli.process import require_memory
 from pe_cli.structures.graph import fingerprint
 
 TRACE = "-NONE-"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, needs, parameter
-from pe_cli.memory import require_memory
+from pe_cli.process import require_memory
 
 Parallel: TypeAlias = Literal["sum", "first"]
 

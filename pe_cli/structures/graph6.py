@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.files.text import Opened, whole_bytes
-from pe_cli.memory import require_memory
+from pe_cli.process import require_memory
 from pe_cli.structures.datasets import GraphDataset, Held, Integers, Options
 
 BITS_AT_ONCE = 1 << 23

@@ -13,7 +13,7 @@ import numpy as np
 
 from pe_cli.errors import PeError, needs, parameter
 from pe_cli.files.text import Opened, parse_json, whole_bytes, whole_text
-from pe_cli.memory import require_memory
+from pe_cli.process import require_memory
 from pe_cli.structures.graph import RawGraph
 
 BYTES_AN_ITEM = 400  # of a node or an edge while it is read

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pe_cli.errors import PeError, needs, parameter
 from pe_cli.files.sources import Source, listing
 from pe_cli.files.text import Opened, decoded, whole_bytes
-from pe_cli.memory import require_memory
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY
+from pe_cli.process import require_memory
 from pe_cli.structures.graph import BYTES_AN_EDGE, RawGraph
 
 BANNER = "%%matrixmarket"

@@ -7,8 +7,8 @@ import pytest
 
 from pe_cli.encodings import contextual
 from pe_cli.encodings.biases import alibi
-from pe_cli.encodings.buckets import t5_buckets
 from pe_cli.encodings.contextual import cope, fox, global_tokens, peg
+from pe_cli.encodings.distances import t5_buckets
 from pe_cli.errors import PeError
 
 RANDOM = np.random.default_rng(0)

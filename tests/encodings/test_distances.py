@@ -3,15 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli import memory, rope, sinusoidal, timestep
+from pe_cli import process, rope, sinusoidal, timestep
 from pe_cli.encodings.biases import alibi, fire, kerple
 from pe_cli.encodings.contextual import cope, fox, global_tokens
 from pe_cli.encodings.distances import head_table, over_distances
 from pe_cli.encodings.mixed import deberta, tupe
 from pe_cli.encodings.position_ids import position_ids
-from pe_cli.encodings.relative import shaw, t5, transformer_xl
+from pe_cli.encodings.relative import shaw, swin, t5, transformer_xl
 from pe_cli.encodings.sparse import axial, sparse_transformer
-from pe_cli.encodings.windows import swin
 from pe_cli.errors import PeError
 
 TOKENS = np.arange(64)
@@ -70,7 +69,7 @@ def test_head_table_finds_its_rows() -> None:
     ],
 )
 def test_what_cannot_fit_is_refused_before_it_is_begun(call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "machine_memory", lambda: 4000)
+    monkeypatch.setattr(process, "machine_memory", lambda: 4000)
     with pytest.raises(PeError, match=r"needs .* of memory, this machine has 3\.91 KiB"):
         call()
 

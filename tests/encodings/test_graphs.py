@@ -14,7 +14,7 @@ from pe_cli.encodings.graph.distances import shortest_path
 from pe_cli.encodings.graph.spectral import laplacian, magnetic
 from pe_cli.encodings.graph.walks import random_walk
 from pe_cli.errors import PeError
-from pe_cli.progress import watched
+from pe_cli.process import watched
 from pe_cli.structures import Graph
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.encodings.buckets import t5_buckets
+from pe_cli.encodings.distances import t5_buckets
 from pe_cli.encodings.mixed import deberta, tupe
 from pe_cli.errors import PeError
 

@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from pe_cli.encodings.buckets import t5_buckets
+from pe_cli.encodings.distances import t5_buckets
 from pe_cli.encodings.relative import shaw, t5, transformer_xl
 from pe_cli.errors import PeError
 

@@ -9,8 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from pe_cli.encodings.rope.rules import SCALINGS
-from pe_cli.encodings.rope.scaling import frequencies, rotary_width, scaling_options
+from pe_cli.encodings.rope.scaling import SCALINGS, frequencies, rotary_width, scaling_options
 from pe_cli.errors import PeError
 
 QWEN = {"base": 1e6, "scaling": "yarn", "factor": 4.0, "original_len": 32768}

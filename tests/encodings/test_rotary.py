@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pe_cli import rope, xpos
-from pe_cli.encodings.rope.layouts import ALIASES, CONSTANTS, TABLES
+from pe_cli.encodings.rope.forms import ALIASES, CONSTANTS, TABLES
 from pe_cli.errors import PeError
 
 YARN = {"scaling": "yarn", "factor": 4.0, "original_len": 4096}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pe_cli.encodings.sinusoidal import ALIASES, NAMES, STYLES, sinusoidal, timestep
-from pe_cli.encodings.sinusoidal_grid import GRID_STYLES
+from pe_cli.encodings.waves import GRID_STYLES
 from pe_cli.errors import PeError
 from pe_cli.numerics.dtypes import FLOATS, numpy_dtype, round_to
 from pe_cli.tensors import Tensors

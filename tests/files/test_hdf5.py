@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pe_cli import memory
+from pe_cli import process
 from pe_cli.errors import PeError
 from pe_cli.files import hdf5
 from pe_cli.files.child import Verdict, from_child, tried
@@ -138,10 +138,10 @@ def test_chunks_are_refused_beyond_memory(tmp_path: Path, monkeypatch: pytest.Mo
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("x", data=np.eye(1 << 10), chunks=(1 << 9, 1 << 10), compression="gzip")
         file.create_dataset("y", (4, 4), "f8", chunks=(1 << 10, 1 << 10), maxshape=(None, None))
-    monkeypatch.setattr(memory, "machine_memory", lambda: 12 << 20)
+    monkeypatch.setattr(process, "machine_memory", lambda: 12 << 20)
     with open_source(str(tmp_path / "x.h5")) as source:
         assert next(source.blocks("x")).shape == (128, 1024)
-    monkeypatch.setattr(memory, "machine_memory", lambda: 11 << 20)
+    monkeypatch.setattr(process, "machine_memory", lambda: 11 << 20)
     with open_source(str(tmp_path / "x.h5")) as source:
         for name, needs in (("x", "12 MiB"), ("y", "24 MiB")):
             with pytest.raises(PeError, match=f"one chunk of .* needs {needs} of memory"):

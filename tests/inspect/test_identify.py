@@ -11,11 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from pe_cli.encodings.biases import alibi
-from pe_cli.encodings.buckets import deberta_buckets, t5_buckets
-from pe_cli.encodings.relative import shaw
+from pe_cli.encodings.distances import deberta_buckets, t5_buckets
+from pe_cli.encodings.relative import shaw, swin
 from pe_cli.encodings.rope.rotary import rope
 from pe_cli.encodings.sinusoidal import sinusoidal
-from pe_cli.encodings.windows import swin
 from pe_cli.files import TensorSpec
 from pe_cli.inspect import describe_checkpoint, identify
 from pe_cli.inspect.columns import arrangements, repeated

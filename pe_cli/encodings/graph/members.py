@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.progress import step
+from pe_cli.process import step
 from pe_cli.structures.graph import Graph, SparseRows, components
 
 NUMBERS = 1 << 20  # in a stack of matrices

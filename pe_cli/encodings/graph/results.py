@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pe_cli.encodings.graph.members import PairTable
 from pe_cli.errors import PeError, parameter
-from pe_cli.memory import require_memory
+from pe_cli.process import require_memory
 from pe_cli.structures import Graph
 from pe_cli.structures.graph import SparseRows
 from pe_cli.tensors import Tensors

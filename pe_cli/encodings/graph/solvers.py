@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, parameter
-from pe_cli.memory import require_memory
-from pe_cli.progress import step
+from pe_cli.process import require_memory, step
 from pe_cli.structures.graph import Graph, SparseRows, coalesced, need_scipy
 
 Reals: TypeAlias = NDArray[np.float64]

@@ -20,7 +20,7 @@ from pe_cli.encodings.graph.members import Members, Stack
 from pe_cli.encodings.graph.refine import refined
 from pe_cli.encodings.graph.solvers import EPS, Hermitian, Reals, Solver, Vectors, canonical_basis
 from pe_cli.errors import PeError, counted, parameter
-from pe_cli.memory import require_memory
+from pe_cli.process import require_memory
 from pe_cli.structures import Graph
 
 Multiplet: TypeAlias = Literal["warn", "extend", "error"]

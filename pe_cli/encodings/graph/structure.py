@@ -13,7 +13,7 @@ from pe_cli.encodings.graph.solvers import TIE
 from pe_cli.encodings.graph.traversal import hops
 from pe_cli.encodings.graph.walks import rounded
 from pe_cli.errors import PeError, parameter
-from pe_cli.memory import require_memory
+from pe_cli.process import require_memory
 from pe_cli.signature import encoding
 from pe_cli.structures import Graph, GraphLike, as_graph
 from pe_cli.structures.graph import SparseRows

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.graph.members import Members, PairTable
-from pe_cli.progress import step
+from pe_cli.process import step
 from pe_cli.structures.graph import SparseRows
 
 WORD = 64

@@ -20,8 +20,7 @@ from pe_cli.encodings.graph.results import (
     unweighted,
 )
 from pe_cli.errors import PeError, parameter
-from pe_cli.memory import require_memory
-from pe_cli.progress import step
+from pe_cli.process import require_memory, step
 from pe_cli.signature import Floats, Ints, encoding
 from pe_cli.structures import Graph, GraphLike, as_graph
 from pe_cli.structures.graph import SparseRows, need_scipy

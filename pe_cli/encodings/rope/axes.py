@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.rope.rules import Decimals
-from pe_cli.encodings.rope.scaling import DEFAULT_BASE
+from pe_cli.encodings.rope.scaling import DEFAULT_BASE, Decimals
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.kernels import PRECISE, TWO_PI, as_decimal, rotations
 from pe_cli.positions import spell

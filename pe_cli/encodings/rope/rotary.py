@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.rope import axes as rope_axes
-from pe_cli.encodings.rope import layouts as rope_layouts
-from pe_cli.encodings.rope import rules as rope_rules
+from pe_cli.encodings.rope import forms as rope_layouts
+from pe_cli.encodings.rope import scaling as rope_rules
 from pe_cli.encodings.rope.forms import axial_form, shared_form
-from pe_cli.encodings.rope.rules import Policy
-from pe_cli.encodings.rope.scaling import DEFAULT_BASE, given_options
+from pe_cli.encodings.rope.scaling import DEFAULT_BASE, Policy, given_options
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import ElementType, largest
 from pe_cli.numerics.kernels import geometric, rotation_blocks

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pe_cli.encodings.tree.pairs import PAIRS, pair_table, wang_edge, wang_path
 from pe_cli.errors import PeError, counted, parameter
-from pe_cli.memory import require_memory
+from pe_cli.process import require_memory
 from pe_cli.signature import Floats, encoding
 from pe_cli.structures import Forest, ForestLike, as_forest
 from pe_cli.tensors import Tensors

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.memory import require_memory
 from pe_cli.numerics.dtypes import smallest_integer
+from pe_cli.process import require_memory
 from pe_cli.structures import Forest
 
 NO_RELATION = np.iinfo(np.int64).min  # while a table is made: `fill` may be a number of the table too

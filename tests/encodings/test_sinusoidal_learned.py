@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_cli.encodings.learned import DRAWS, FIXED, learned
-from pe_cli.encodings.sinusoidal import sinusoidal
+from pe_cli.encodings.sinusoidal import DRAWS, FIXED, learned, sinusoidal
 from pe_cli.errors import PeError
 
 ROWS, DIM = 512, 96

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pe_cli.encodings.buckets import deberta_buckets, integer_root, t5_buckets
+from pe_cli.encodings.distances import deberta_buckets, integer_root, t5_buckets
 from pe_cli.errors import PeError
 
 mpmath.mp.dps = 60

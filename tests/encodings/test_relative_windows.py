@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.encodings.windows import swin
+from pe_cli.encodings.relative import swin
 from pe_cli.errors import PeError
 
 
