@@ -60,7 +60,7 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "learned": Entry(
         "learned",
-        "learned:learned",
+        "sinusoidal:learned",
         "initial values of a learned table, repeatable by seed",
         "--len 512 --dim 384 --std 0.02 --seed 1 -o table.npy",
     ),
@@ -108,7 +108,7 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "swin": Entry(
         "relative",
-        "windows:swin",
+        "relative:swin",
         "window index and coordinates (Swin v1, v2, BEiT)",
         "--window 7x7 -o window.safetensors",
     ),
