@@ -24,7 +24,7 @@ import transformers
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.modeling_utils import PreTrainedModel
 
-from pe_cli.models.model_types import SCHEME_FILES, data
+from pe_cli.models.configuration import SCHEME_FILES, data
 
 TARGET = Path(__file__).parent.parent / "pe_cli" / "models" / "data" / "schemes_collected.json"
 MODELS = Path(transformers.__file__).parent / "models"

@@ -16,11 +16,9 @@ from pe_cli.commands import gen, options
 from pe_cli.commands.emit import Request, emit
 from pe_cli.errors import PeError, no_such, option_name
 from pe_cli.files.sources import load_positions
-from pe_cli.models import Resolved
-from pe_cli.models.axes import measures_grid
-from pe_cli.models.extra_tables import FUNCTIONS
+from pe_cli.models.layers import FUNCTIONS
 from pe_cli.models.resolve import ALL_LAYERS, resolve_every
-from pe_cli.models.resolved import EVERY_LENGTH
+from pe_cli.models.resolved import EVERY_LENGTH, Resolved
 from pe_cli.numerics.dtypes import dtype_name
 from pe_cli.render.console import INDENT, spell
 from pe_cli.tables import JoinedTables, RowTable, Table, WholeTable
@@ -109,7 +107,7 @@ class Which:
 
 
 @dataclass(frozen=True)
-class Rows(options.DistanceChoice):
+class ModelRows(options.DistanceChoice):
     """Which rows or pairs, whatever the encoding turns out to be."""
 
     shard: options.Shard = None
@@ -134,7 +132,7 @@ def model_command(**values: Any) -> None:
     which: Which = options.take(Which, values)
     naming: options.Naming = options.take(options.Naming, values)
     output: options.Output = options.take(options.Output, values)
-    rows: Rows = options.take(Rows, values)
+    rows: ModelRows = options.take(ModelRows, values)
     if which.row_order not in ROW_ORDERS:
         raise no_such("row order", which.row_order, ROW_ORDERS)
     every = resolve_every(
@@ -164,7 +162,7 @@ def model_command(**values: Any) -> None:
 
 
 def _table(
-    resolved: Resolved, which: Which, rows: Rows, naming: options.Naming
+    resolved: Resolved, which: Which, rows: ModelRows, naming: options.Naming
 ) -> tuple[Table, dict[str, Any]]:
     """The table asked for, and its arguments."""
     arguments = _with_options(resolved, which, rows)
@@ -178,7 +176,7 @@ def _table(
     return table, arguments
 
 
-def _with_options(resolved: Resolved, which: Which, rows: Rows) -> dict[str, Any]:
+def _with_options(resolved: Resolved, which: Which, rows: ModelRows) -> dict[str, Any]:
     """The arguments of the encoding, with those that the command line gives."""
     arguments = dict(resolved.parameters)
     taken = gen.Encoding(resolved.encoding).parameters
@@ -195,7 +193,7 @@ def _with_options(resolved: Resolved, which: Which, rows: Rows) -> dict[str, Any
             raise PeError(f"--grid {which.grid}: this model uses {resolved.encoding}, which has no grid")
         arguments["grid"] = positions.parse_grid(which.grid)
     elif resolved.axes == 1 and (rows.positions is not None or rows.len is not None):
-        arguments.pop("grid", None)
+        resolved.drop_grid(arguments, coordinates=False)
     if which.row_order != "model" and resolved.axes == 1:
         raise PeError(
             f"--row-order {which.row_order}: this model has no grid of patches, its rows are positions"
@@ -204,7 +202,7 @@ def _with_options(resolved: Resolved, which: Which, rows: Rows) -> dict[str, Any
 
 
 def _encoding_table(
-    resolved: Resolved, arguments: dict[str, Any], rows: Rows, naming: options.Naming, *, raster: bool
+    resolved: Resolved, arguments: dict[str, Any], rows: ModelRows, naming: options.Naming, *, raster: bool
 ) -> Table:
     encoding = gen.Encoding(resolved.encoding)
     if "dtype" in encoding.parameters and naming.dtype is not None:
@@ -231,8 +229,7 @@ def _table_of_cells(
         if rows.len is not None:
             raise PeError("--len and --positions both say which rows: give one of them")
         where = positions.parse(rows.positions, load_positions)
-        if where.block(0, 0).ndim == 2 and not measures_grid(arguments):
-            arguments.pop("grid", None)
+        resolved.drop_grid(arguments, coordinates=where.block(0, 0).ndim == 2)
     function, taken, count = resolved.by_rows(encoding.function, arguments, raster=raster)
     if where is None:
         constants = None if count else gen.same_for_every_position(encoding, arguments)
@@ -253,7 +250,7 @@ def _table_of_cells(
     return table
 
 
-def _chosen_rows(encoding: gen.Encoding, rows: Rows) -> Any:
+def _chosen_rows(encoding: gen.Encoding, rows: ModelRows) -> Any:
     """The row options that the encoding takes; an error for those that it does not."""
     group = encoding.rows
     if group is None:
@@ -275,7 +272,7 @@ def _chosen_rows(encoding: gen.Encoding, rows: Rows) -> Any:
 
 
 def _extra_table(
-    resolved: Resolved, asked: str, rows: Rows, naming: options.Naming
+    resolved: Resolved, asked: str, rows: ModelRows, naming: options.Naming
 ) -> tuple[Table, dict[str, Any]]:
     known = {table.name: table for table in resolved.extra_tables}
     if asked not in known:
@@ -331,7 +328,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "…"
 
 
-def _command_words(which: Which, rows: Rows, naming: options.Naming) -> list[str]:
+def _command_words(which: Which, rows: ModelRows, naming: options.Naming) -> list[str]:
     """The command line that makes this table again; the path is cut to its name."""
     words = ["pe", "gen", "model", PurePath(which.config).name]
     for group in (which, rows, naming):
@@ -348,8 +345,8 @@ def _command_words(which: Which, rows: Rows, naming: options.Naming) -> list[str
 
 def _declare() -> None:
     """Give `model_command` the signature of its groups of options."""
-    options.HEADINGS.update({Which: "Model", Rows: "Rows"})
-    groups = (Which, Rows, options.Naming, options.Output)
+    options.HEADINGS.update({Which: "Model", ModelRows: "Rows"})
+    groups = (Which, ModelRows, options.Naming, options.Output)
     declared = [parameter for group in groups for parameter in options.declarations(group)]
     model_command.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]
     model_command.__annotations__ = {parameter.name: parameter.annotation for parameter in declared}

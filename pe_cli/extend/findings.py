@@ -22,9 +22,10 @@ from pe_cli.extend.config import ModelConfig, grid_of, length_fields, offset_of,
 from pe_cli.files.base import TensorSpec
 from pe_cli.files.sources import open_source
 from pe_cli.files.text import read_object
-from pe_cli.models.configuration import Configuration, parts
+from pe_cli.models.configuration import Configuration
 from pe_cli.models.describe import spectrum_of
 from pe_cli.models.layers import Rope, layer_tables
+from pe_cli.models.read import parts
 from pe_cli.models.resolve import resolve_configuration
 from pe_cli.models.resolved import KeyLedger, LearnedTableError, Resolved
 from pe_cli.models.scalings import TYPES, scaling_type

@@ -14,10 +14,10 @@ from typing import Any
 
 from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.extend.config import Edit, edited
-from pe_cli.models.configuration import Configuration, choose
+from pe_cli.models.configuration import Configuration
 from pe_cli.models.describe import NOT_FREQUENCIES, spectrum_of
 from pe_cli.models.layers import Rope, layer_tables
-from pe_cli.models.read import is_gguf, read_configuration
+from pe_cli.models.read import choose, is_gguf, read_configuration
 from pe_cli.models.resolve import resolve, resolve_configuration
 from pe_cli.models.resolved import KeyLedger, Resolved
 from pe_cli.models.scalings import LONGROPE_FAMILIES, TYPES

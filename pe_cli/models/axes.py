@@ -1,18 +1,17 @@
-"""Several axes: the sections of M-RoPE, and the tables of vision towers with the order in which they hold their patches."""
+"""Several axes: the sections of M-RoPE, the tables of vision towers with the order of their patches, and those of the
+transformers of diffusers, whose `config.json` names a class that fixes the form of its rotation (`data/denoisers.json`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pe_cli.errors import PeError, no_such
+from pe_cli.models.configuration import CLASS_KEY, Configuration, data
 from pe_cli.models.layers import Rope, layer_count
-from pe_cli.models.model_types import data
-from pe_cli.models.resolved import KeyLedger, RowOrder, Setting
+from pe_cli.models.resolved import KeyLedger, Resolved, RowOrder, Setting
 
 COMMON_STYLE = "qwen-vision"
-MEASURED = frozenset({"dinov3"})
 ERNIE = frozenset({"Ernie4_5_VLMoeTextRotaryEmbedding"})
 # XD-RoPE of HunYuan-VL divides columns, not pairs, so unequal positions do not make a rotation.
 NOT_BY_PAIRS = frozenset({"HunYuanVLRotaryEmbedding"})
@@ -48,21 +47,31 @@ class Tower:
     note: str = ""
 
 
-def tower(ledger: KeyLedger) -> Tower | None:
-    """What is known of the module where its tables have coordinates instead of positions, else None."""
-    entry = data("towers").get(ledger.known.module)
-    if entry is not None:
-        return Tower(**entry)
-    return Tower() if ledger.known.axial else None
+def of_tower(ledger: KeyLedger, parameters: dict[str, Any], asked: str | None) -> dict[str, Any]:
+    """What `Resolved` says of a vision tower; its arguments of `rope` are added to `parameters`."""
+    known = _tower(ledger)
+    label = _tower_label(ledger, known, asked)
+    parameters |= _axial_arguments(ledger, known, parameters["dim"], label)
+    return {
+        "layer_type": label,
+        "layers": _tower_layers(ledger, known, label),
+        "layer_types": tower_labels(ledger),
+        "axes": _axis_count(parameters),
+        "row_order": _tower_row_order(ledger, known),
+    }
+
+
+def _tower(ledger: KeyLedger) -> Tower:
+    """What is known of the module, whose tables have coordinates instead of positions."""
+    return Tower(**data("towers").get(ledger.known.module, {}))
 
 
 def tower_labels(ledger: KeyLedger) -> tuple[str, ...]:
     """The layer types of a vision tower that have tables of their own."""
-    known = tower(ledger)
-    return tuple(label for label in known.layers if label) if known else ()
+    return tuple(label for label in _tower(ledger).layers if label)
 
 
-def tower_label(ledger: KeyLedger, known: Tower, asked: str | None) -> str | None:
+def _tower_label(ledger: KeyLedger, known: Tower, asked: str | None) -> str | None:
     """The layer type meant. Raises PeError where there are several and none was named, or one that there is not."""
     labels = [label for label in known.layers if label]
     if asked is None and len(labels) > 1:
@@ -78,17 +87,16 @@ def tower_label(ledger: KeyLedger, known: Tower, asked: str | None) -> str | Non
     return asked
 
 
-def tower_layers(ledger: KeyLedger, label: str | None) -> tuple[int, ...]:
+def _tower_layers(ledger: KeyLedger, known: Tower, label: str | None) -> tuple[int, ...]:
     """The numbers of the layers of this type: all but the global ones have windows (SAM 3)."""
-    known = tower(ledger)
     count = ledger.geometry("num_hidden_layers")
-    if label is None or known is None or "global" not in known.layers or count is None:
+    if label is None or "global" not in known.layers or count is None:
         return ()
-    whole = {int(index) for index in ledger.numbers(taken(ledger, "global_attn_indexes", [7, 15, 23, 31]))}
+    whole = {int(index) for index in ledger.numbers(_taken(ledger, "global_attn_indexes", [7, 15, 23, 31]))}
     return tuple(i for i in range(layer_count(ledger, count)) if (i in whole) == (label == "global"))
 
 
-def axial_arguments(ledger: KeyLedger, known: Tower, dim: int, label: str | None) -> dict[str, Any]:
+def _axial_arguments(ledger: KeyLedger, known: Tower, dim: int, label: str | None) -> dict[str, Any]:
     """The arguments of `rope` for a vision tower: the form, and the grid where the configuration fixes it."""
     source = f"{ledger.known.module}, {ledger.known.source}"
     found: dict[str, Any] = {}
@@ -111,23 +119,23 @@ def axial_arguments(ledger: KeyLedger, known: Tower, dim: int, label: str | None
         found["grid"] = grid
     measured = known.layers.get(label or "", {}).get("measured_in")
     if measured is not None:
-        side = ledger.whole(taken(ledger, *measured))
+        side = ledger.whole(_taken(ledger, *measured))
         found["ref_grid"] = (side, side)
         ledger.origins["ref_grid"] = f"{source}: positions in units of {measured[0]} cells"
     return found
 
 
-def tower_row_order(ledger: KeyLedger, known: Tower) -> RowOrder | None:
+def _tower_row_order(ledger: KeyLedger, known: Tower) -> RowOrder | None:
     """The order in which the tower holds its patches; None where the form itself counts them, row by row."""
     if not known.cells:
         return None
-    block = ledger.whole(taken(ledger, *known.block)) if known.block else 1
+    block = ledger.whole(_taken(ledger, *known.block)) if known.block else 1
     window = 0
     if known.window:
         key, default, unit = known.window
-        window = ledger.whole(taken(ledger, key, default))
+        window = ledger.whole(_taken(ledger, key, default))
         if unit == "pixels":
-            window //= block * ledger.whole(taken(ledger, "patch_size", 14))
+            window //= block * ledger.whole(_taken(ledger, "patch_size", 14))
         if window < 1:
             raise PeError(
                 f"{ledger.config.file}: {ledger.config.key(key)} is smaller than a block of patches"
@@ -135,38 +143,33 @@ def tower_row_order(ledger: KeyLedger, known: Tower) -> RowOrder | None:
     return RowOrder(block, window, known.class_row)
 
 
-def taken(ledger: KeyLedger, key: str, default: Any) -> Setting:
+def _taken(ledger: KeyLedger, key: str, default: Any) -> Setting:
     """A setting, or the default of the model class."""
     return ledger.geometry_like(key) or Setting(default, ledger.known.described(), assumed=True)
 
 
-def axis_count(parameters: dict[str, Any]) -> int:
+def _axis_count(parameters: dict[str, Any]) -> int:
     """How many coordinates a place has."""
     if "axes" in parameters:
         return len(parameters["axes"])
     return 3 if parameters["axis_style"] == "vjepa2" else 2
 
 
-def measures_grid(arguments: Mapping[str, Any]) -> bool:
-    """Whether the form needs the grid also where coordinates are given, since it measures them against it."""
-    return "ref_grid" in arguments or arguments.get("axis_style") in MEASURED
-
-
 def _grid(ledger: KeyLedger, known: Tower, label: str | None) -> tuple[int, ...] | None:
     layer = known.layers.get(label or "", {})
     if "sides" in layer:
-        found = taken(ledger, *layer["sides"])
+        found = _taken(ledger, *layer["sides"])
         sides = [int(side) for side in ledger.numbers(found)]
         if len(sides) != 2:
             raise ledger.wrong(found, "a list of width and height", "[64, 64]")
         ledger.origins["grid"] = found.origin
         return sides[1], sides[0]
     if "side" in layer:
-        found = taken(ledger, *layer["side"])
+        found = _taken(ledger, *layer["side"])
         ledger.origins["grid"] = found.origin
         return ledger.whole(found), ledger.whole(found)
     if known.volume:
-        frames, tube, image, patch = (ledger.whole(taken(ledger, *pair)) for pair in known.volume)
+        frames, tube, image, patch = (ledger.whole(_taken(ledger, *pair)) for pair in known.volume)
         names = [key for key, _ in known.volume]
         ledger.origins["grid"] = "{} / {}, {} / {} on each side".format(*names)
         return frames // tube, image // patch, image // patch
@@ -224,3 +227,174 @@ def section_arguments(ledger: KeyLedger, rope: Rope, width: int) -> dict[str, An
             said.origin if said is not None else f"{known.module}, {known.source}"
         )
     return arguments
+
+
+@dataclass(frozen=True)
+class Denoiser:
+    """How the diffusion transformers of `classes` rotate: where axes, width and base are, with the defaults of the class.
+
+    axes : key of the widths of its axes, side by side; None where `style` divides the width
+    style : the published form (`--axis-style`), where it is more than axes side by side
+    width : keys whose product is the rotary width, where there are no axes to add up
+    rotates : key that must be true
+    layout_by : key whose values name the layout, with the default of the class
+    stretched : key of the sides of the table whose rows the cells of any grid read
+    note : what else to know
+    """
+
+    classes: tuple[str, ...]
+    layout: str
+    axes: tuple[str, tuple[int, ...]] | None = None
+    theta: tuple[str, float] = ("", 10000.0)
+    style: str | None = None
+    width: tuple[tuple[str, int], ...] = ()
+    rotates: str | None = None
+    count: int = 3
+    layout_by: tuple[str, str, dict[str, str]] | None = None
+    stretched: tuple[str, tuple[int, ...]] | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class SinCos:
+    """A diffusion transformer that adds the sines and cosines of `PatchEmbed`: its default heads, head, sample and patch.
+
+    whole : key of the sides of the table of which the middle is cut out for an image, with the default of the class
+    scaled : whether `interpolation_scale` is, where the file has none, the sample side over 64
+    """
+
+    heads: int
+    head: int
+    sample: int
+    whole: tuple[str, int] | None = None
+    scaled: bool = False
+
+
+def resolve_denoiser(config: Configuration) -> Resolved:
+    """The rotary encoding of a diffusion transformer. Its rows are cells of a grid, or places of an array."""
+    name, known = str(config.values.get(CLASS_KEY)), data("denoisers")
+    source = f"{name}, {known['source']}"
+    if name in known["sincos"]:
+        return _sincos(KeyLedger(config), name, SinCos(**known["sincos"][name]), source)
+    if name in known["others"]:
+        raise PeError(f"{config.file}: {name} {known['others'][name]}")
+    forms = {each: entry for entry in known["rotary"] for each in entry["classes"]}
+    if name not in forms:
+        raise PeError(
+            f"{config.file}: {CLASS_KEY} {name!r} is not among the diffusion transformers known here: "
+            f"{', '.join([*forms, *known['sincos']])}"
+        )
+    form, ledger = Denoiser(**forms[name]), KeyLedger(config)
+    if form.rotates and not config.values.get(form.rotates):
+        raise PeError(
+            f"{config.file}: {form.rotates} is not true: this model adds a table instead, `pe gen sinusoidal --style cogvideox`"
+        )
+    parameters: dict[str, Any] = {"dim": 0, "base": _base(ledger, form, source)}
+    if form.style is not None:
+        parameters["axis_style"] = form.style
+        ledger.origins["axis_style"] = source
+    count = form.count
+    if form.axes is not None:
+        found = _found(ledger, *form.axes, source)
+        axes = tuple(
+            int(size) for size in ledger.numbers(Setting(list(found.value), found.origin, found.assumed))
+        )
+        parameters |= {
+            "axes": ledger.record("axes", Setting(axes, found.origin, found.assumed), form.axes[0])
+        }
+        parameters["dim"], count = sum(axes), len(axes)
+        ledger.origins["dim"] = f"sum of {form.axes[0]}"
+    else:
+        parameters["dim"] = 1
+        for key, default in form.width:
+            found = _found(ledger, key, default, source)
+            parameters["dim"] *= ledger.whole(found)
+            ledger.record("dim", found, key)
+        ledger.origins["dim"] = " * ".join(key for key, _ in form.width)
+    parameters["layout"] = form.layout
+    ledger.origins["layout"] = source
+    if form.layout_by:
+        name_of, usual, layouts = form.layout_by
+        stored = _found(ledger, name_of, usual, source)
+        if stored.value not in layouts:
+            raise ledger.wrong(stored, f"one of {', '.join(layouts)}", f'"{usual}"')
+        parameters["layout"] = layouts[ledger.record("layout", stored, name_of)]
+    order = None
+    if form.stretched:
+        sides = ledger.numbers(_found(ledger, *form.stretched, source))
+        order = RowOrder(stretched=(int(sides[0]), int(sides[1])))
+    if form.note:
+        ledger.note(form.note)
+    return Resolved(
+        file=config.file,
+        encoding="rope",
+        parameters=parameters,
+        origins=ledger.origins,
+        model_type=name,
+        warnings=tuple(ledger.warnings),
+        notes=tuple(ledger.notes),
+        axes=count,
+        row_order=order,
+    )
+
+
+def _sincos(ledger: KeyLedger, name: str, form: SinCos, source: str) -> Resolved:
+    """The table that is added to the patches of an image."""
+    heads, head, sample, patch = (
+        ledger.whole(_found(ledger, key, default, source))
+        for key, default in (
+            ("num_attention_heads", form.heads),
+            ("attention_head_dim", form.head),
+            ("sample_size", form.sample),
+            ("patch_size", 2),
+        )
+    )
+    side = sample // patch
+    parameters: dict[str, Any] = {
+        "dim": heads * head,
+        "style": "dit",
+        "base_size": side,
+        "grid": (side, side),
+    }
+    ledger.origins |= {
+        "dim": "num_attention_heads * attention_head_dim",
+        "style": source,
+        "base_size": "sample_size / patch_size",
+        "grid": "sample_size / patch_size",
+    }
+    if form.scaled:
+        said = ledger.in_file("interpolation_scale")
+        scale = ledger.number(said) if said else max(sample // 64, 1)
+        parameters["interpolation_scale"] = (float(scale),)
+        ledger.origins["interpolation_scale"] = said.origin if said else f"{source}: sample_size / 64"
+    order = None
+    if form.whole:
+        whole = ledger.whole(_found(ledger, *form.whole, source))
+        order = RowOrder(whole=(whole, whole))
+        ledger.note(
+            f"the rows are the middle of a table of {whole} x {whole}, which the checkpoint holds as pos_embed.pos_embed"
+        )
+    return Resolved(
+        file=ledger.config.file,
+        encoding="sinusoidal",
+        parameters=parameters,
+        origins=ledger.origins,
+        model_type=name,
+        warnings=tuple(ledger.warnings),
+        notes=tuple(ledger.notes),
+        axes=2,
+        row_order=order,
+    )
+
+
+def _base(ledger: KeyLedger, form: Denoiser, source: str) -> float:
+    key, default = form.theta
+    if not key:
+        ledger.origins["base"] = source
+        return default
+    found = _found(ledger, key, default, source)
+    return float(ledger.number(Setting(ledger.record("base", found, key), found.origin, found.assumed)))
+
+
+def _found(ledger: KeyLedger, key: str, default: Any, source: str) -> Setting:
+    return ledger.in_file(key) or Setting(default, f"the default of {source}", assumed=True)

@@ -1,17 +1,239 @@
-"""A configuration, and the parts of a composite model in it."""
+"""A configuration, what is known of its model type, and its translation into the keys of a Hugging Face `config.json`.
+
+What is known is data, in the folder `data`:
+`transformers.json` what the classes of transformers assume, collected by `tools/collect_model_defaults.py`;
+`remote.json` the same for model types whose code lies beside their checkpoints;
+`schemes_*.json` the encodings of models that do not rotate (see `Scheme`), `schemes_collected.json` by
+`tools/collect_schemes.py` from what the models of transformers hold;
+`layers.json` which layers of which kind a class makes where the file lists none, which kinds rotate, and the
+temperature of the queries of the others;
+`refused.json` the model types whose tables do not follow from a configuration, and why;
+`spellings.json` the formats that are not config.json, one an entry:
+
+types, has, lacks, any : which configurations are meant: their model types, keys that must (not) be there, or one of them
+model_type : what is known of the format by this name (`remote.json`), where the file has no model type; `becomes` the
+    same, whatever the file says
+inside : the key of the object that is the configuration proper
+keys : {key of the file: key of config.json}, dotted where one lies in the other
+clauses : what holds only under a condition: `if` {key of the file: values} (null for a missing key, "*" for any
+    value) and `longer` {length: [default, shorter length, default]}, with `keys` as above, `set` {key of config.json:
+    value} said by the key `because`, `defaults` {key of config.json: [value, key of the file]} where the file is silent,
+    `no_effect` keys that change no table, `layout` how the table is stored, `becomes` as above, `remark` what to say of it
+"""
 
 from __future__ import annotations
 
+import copy
+import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Any
 
-from pe_cli.errors import PeError, no_such
-from pe_cli.models.model_types import Defaults, defaults, has_schemes, part_defaults
-from pe_cli.models.spellings import translated
+from pe_cli.position_names import BEHIND_PADDING
 
-TEXT = re.compile(r"(text|llm|language|lm)(_config|_model|_cfg)?$")
+SCHEME_FILES = ("schemes_text", "schemes_speech", "schemes_images", "schemes_other", "schemes_collected")
+# Keys where null is a value of its own, no encoding, and not silence.
+NULL_SPEAKS = frozenset({"position_embedding_type", "position_embeddings_type"})
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What one model type assumes. `rope` is the rotary parameters of a configuration that says nothing."""
+
+    model_type: str
+    known: bool
+    name: str = ""
+    source: str = ""
+    fields: dict[str, Any] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    rope: dict[str, Any] | None = None
+    theta: float | dict[str, float] | None = None
+    partial: float | None = None
+    head_dims: dict[str, int] = field(default_factory=dict)
+    scaled: tuple[str, ...] = ()
+    sections: tuple[int, ...] | None = None
+    components: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    layout: str = "half"
+    pairing: str = ""
+    width: dict[str, Any] | None = None
+    axial: bool = False
+    interleaved: bool = False
+    theta_ignored: bool = False
+    partial_ignored: bool = False
+    head_multiple: int = 1
+    attention_factor: float | None = None
+    module: str = ""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The layer types that have rotary parameters of their own."""
+        return tuple(k for k, v in (self.rope or {}).items() if v is None or isinstance(v, dict))
+
+    @property
+    def has_axes(self) -> bool:
+        """Whether its tables have coordinates instead of positions: vision towers."""
+        return self.axial or self.module in data("towers")
+
+    def described(self) -> str:
+        """`the default of model type 'llama' (LlamaConfig, transformers 5.24.0)`."""
+        if not self.known:
+            return "the usual default, since the model type is not known here"
+        return f"the default of model type {self.model_type!r} ({self.name}, {self.source})"
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """One encoding of a model type that does not rotate, or not always.
+
+    encoding : its name in the catalogue; "learned" for a table in the checkpoint, "none" where the model has no
+        positions, "elsewhere" where another command makes what the model needs (`note` says which)
+    source : the code that says so; {module} stands for the model type
+    label : what `--layer-type` calls it, where a model has several
+    when : keys with the values that choose it, and the class default: {key: [values, default]}
+    takes : parameter of the encoding: [key of the configuration, default of the class]; a whole number unless the
+        default is a float, whole numbers where it is a list
+    below_one : parameters whose values less than 1 mean another key (with the class default), or where null nothing
+    fixed : parameters that are the same in every model of the type
+    grid : defaults of image_size and patch_size, where the positions are the patches of an image
+    where : for a learned table the end of its tensor's name; `pe_cli.position_names` knows its special rows
+    """
+
+    encoding: str
+    source: str
+    label: str = ""
+    when: dict[str, tuple[list[Any], Any]] = field(default_factory=dict)
+    takes: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    below_one: dict[str, tuple[str, int] | None] = field(default_factory=dict)
+    fixed: dict[str, Any] = field(default_factory=dict)
+    grid: tuple[int, int] | None = None
+    where: str = ""
+    note: str = ""
+
+
+@cache
+def data(name: str) -> Any:
+    """A data file of this package."""
+    return json.loads((files(__package__) / "data" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=1)
+def _entries_of_schemes() -> dict[str, list[dict[str, Any]]]:
+    groups = (group for name in SCHEME_FILES for group in data(name))
+    entries = {model_type: group["schemes"] for group in groups for model_type in group["types"]}
+    return {**dict.fromkeys(BEHIND_PADDING, entries["roberta"]), **entries}
+
+
+def schemes(model_type: str) -> tuple[Scheme, ...]:
+    """The encodings of a model type that does not rotate, or not always; none where it always does or is not known."""
+    module = model_type.replace("-", "_")
+    return tuple(
+        Scheme(**{**entry, "source": entry["source"].replace("{module}", module)})
+        for entry in _entries_of_schemes().get(model_type, ())
+    )
+
+
+def has_schemes(model_type: str) -> bool:
+    """Whether the model type has an encoding other than rotation."""
+    return model_type in _entries_of_schemes()
+
+
+def labels_of(model_type: str) -> tuple[str, ...]:
+    """What `--layer-type` may name in a model that does not rotate, or only in part."""
+    return tuple(dict.fromkeys(scheme.label for scheme in schemes(model_type) if scheme.label))
+
+
+@lru_cache(maxsize=64)
+def defaults(model_type: str) -> Defaults:
+    """What is known of `model_type`; `.known` is False where nothing is."""
+    collected = data("transformers")
+    entry = collected["models"].get(model_type) or data("remote").get(model_type)
+    if entry is None:
+        return Defaults(model_type, known=False)
+    return Defaults(
+        model_type,
+        known=True,
+        name=entry["class"],
+        source=entry.get("source", collected["source"].partition(",")[0]),
+        fields=entry.get("fields", {}),
+        aliases=entry.get("aliases", {}),
+        rope=entry.get("rope"),
+        theta=entry.get("theta"),
+        partial=entry.get("partial"),
+        head_dims=entry.get("head_dims", {}),
+        scaled=tuple(entry.get("scaled", ())),
+        sections=tuple(entry["sections"]) if "sections" in entry else None,
+        components=entry.get("components", {}),
+        parts=entry.get("parts", {}),
+        layout=entry.get("layout", "half"),
+        pairing=entry.get("pairing", ""),
+        width=entry.get("width"),
+        axial=entry.get("axial", False),
+        interleaved=entry.get("interleaved", False),
+        theta_ignored=bool(entry.get("rope")) and entry.get("theta_ignored", False),
+        partial_ignored=entry.get("partial_ignored", False),
+        attention_factor=entry.get("attention_factor"),
+        head_multiple=entry.get("head_multiple", 1),
+        module=entry.get("rotary", ""),
+    )
+
+
+def part_defaults(outer: str, key: str, model_type: str, *, given: bool) -> Defaults:
+    """What is known of the part `key` of a composite, which may fill it otherwise than its own class would.
+
+    `given` says that the file has that part; most composites then leave the rest to its own class.
+    """
+    known, composite = defaults(model_type), defaults(outer)
+    changed = dict(composite.parts.get(key, {}))
+    merged = changed.pop("merged", False)
+    if not changed or model_type != composite.components.get(key) or (given and not merged):
+        return known
+    rope = changed.pop("rope_parameters", known.rope)
+    return replace(
+        known,
+        fields={**known.fields, **changed},
+        rope=rope,
+        model_type=outer,
+        name=composite.name,
+        source=composite.source,
+    )
+
+
+def known_types() -> list[str]:
+    """Every model type of which something is known."""
+    return [*data("transformers")["models"], *data("remote"), *_entries_of_schemes()]
+
+
+def is_misspelt(typed: str, name: str) -> bool:
+    """Whether `typed` can be `name` with a slip: one letter added, left out, changed or two exchanged.
+
+    A first letter or a digit that differs is no slip: flava is not llava, and qwen4 is not qwen3.
+    """
+    a, b = (re.sub(r"[-_. ]", "", word.lower()) for word in (typed, name))
+    if a == b:
+        return True
+    if min(len(a), len(b)) < 4 or a[0] != b[0] or re.findall(r"\d+", a) != re.findall(r"\d+", b):
+        return False
+    return _slips(a, b) <= (2 if min(len(a), len(b)) >= 8 else 1)
+
+
+def _slips(a: str, b: str) -> int:
+    """The distance of Damerau and Levenshtein, neighbours exchanged counting once."""
+    rows = [list(range(len(b) + 1))]
+    for i, x in enumerate(a, 1):
+        row = [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (x != y)))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                row[-1] = min(row[-1], rows[-2][j - 2] + 1)
+        rows.append(row)
+    return rows[-1][-1]
+
+
+CLASS_KEY = "_class_name"  # of the transformers of diffusers
 WIDTHS = (
     "hidden_size",
     "n_embd",
@@ -20,15 +242,6 @@ WIDTHS = (
     "dim",
     "memory_attention_hidden_size",
     "projection_dim",
-)
-ROTARY_KEYS = (
-    "rope_theta",
-    "rope_scaling",
-    "rope_parameters",
-    "rotary_dim",
-    "rotary_pct",
-    "rotary_emb_base",
-    "rope_pct",
 )
 
 
@@ -69,118 +282,6 @@ class Configuration:
         name = self.names.get(name, name)
         return f"{self.path}.{name}" if self.path else name
 
-    def trouble(self, key: str, what: str) -> PeError:
-        return PeError(f"{self.file}: {self.key(key)} {what}")
-
-
-def choose(config: Configuration, component: str | None) -> tuple[Configuration, tuple[str, ...]]:
-    """The configuration named by `component` (dotted), or the one that alone can be meant, with what to say about it.
-
-    Raises PeError, with the names there are, where several could be meant.
-    """
-    config = translated(config)
-    if component:
-        return _walk(config, component)
-    if describes_itself(config):
-        return config, ()
-    names = list(_leaves(config))
-    texts = [name for name in names if TEXT.search(name)]
-    chosen = texts if len(texts) == 1 else names
-    if len(chosen) == 1:
-        found, notes = _walk(config, chosen[0])
-        return found, (f"{chosen[0]} of this composite model is used (--component {chosen[0]})", *notes)
-    if not names:
-        return config, ()
-    raise PeError(
-        f"{config.file}: this model has several parts, choose one with --component: {', '.join(names)}"
-    )
-
-
-def parts(config: Configuration, component: str | None) -> Iterator[tuple[Configuration, tuple[str, ...]]]:
-    """The configuration that is meant, or where several could be all of them, each with what to say about it."""
-    config = translated(config)
-    names = [] if component or describes_itself(config) else list(_leaves(config))
-    if sum(bool(TEXT.search(name)) for name in names) == 1 or len(names) < 2:
-        yield choose(config, component)
-        return
-    for name in names:
-        yield _walk(config, name)
-
-
-def describes_itself(config: Configuration) -> bool:
-    """Whether position parameters and a width are at this level."""
-    known = config.known
-    if has_schemes(config.model_type):
-        return True
-    if known.known and known.rope is None and known.theta is None:
-        return False
-    width = any(name in config.values for name in WIDTHS) or any(name in known.fields for name in WIDTHS)
-    aliased = any(known.aliases.get(name) in config.values for name in ("hidden_size",))
-    return width or aliased
-
-
-def _walk(config: Configuration, component: str) -> tuple[Configuration, tuple[str, ...]]:
-    notes: list[str] = []
-    rest = component
-    while rest:
-        name = _first_name(config, rest)
-        config = translated(_nested(config, name, component, notes))
-        rest = rest[len(name) + 1 :]
-    return config, tuple(notes)
-
-
-def _first_name(config: Configuration, component: str) -> str:
-    """The longest name of a part with which `component` begins; names may have dots in them."""
-    names = component.split(".")
-    for count in range(len(names), 1, -1):
-        if isinstance(config.values.get(".".join(names[:count])), Mapping):
-            return ".".join(names[:count])
-    return names[0]
-
-
-def _nested(config: Configuration, name: str, component: str, notes: list[str]) -> Configuration:
-    parts = defaults(config.model_type).components
-    values = config.values.get(name)
-    path = config.key(name)
-    above = (*config.above, (config.path, config.values))
-    if isinstance(values, Mapping):
-        own = values.get("model_type")
-        # Old checkpoints repeat the type of the whole in a part.
-        model_type = parts.get(name, "") if own in (None, "", config.model_type) else str(own)
-        model_type = model_type or str(own or "")
-        part = part_defaults(config.model_type, name, model_type, given=True)
-        return Configuration(config.file, values, path, model_type, part, above=above)
-    if values is not None and name not in parts:
-        raise PeError(f"{config.file}: {path} is no configuration, so it cannot be --component {component}")
-    if name not in parts and not (TEXT.search(name) and _holds_text(config)):
-        known = _names(config)
-        if not known:
-            raise PeError(f"{config.file}: this model has no parts; leave --component {component} out")
-        raise no_such("component", component, known)
-    model_type = parts.get(name, config.model_type)
-    if TEXT.search(name) and _holds_text(config):
-        notes.append(f"{path} is not in {config.file}: its keys are at the level above, as in older files")
-        flat = {
-            key: value
-            for key, value in config.values.items()
-            if not isinstance(value, Mapping) or key.startswith("rope")
-        }
-        return Configuration(config.file, flat, config.path, model_type, above=config.above)
-    part = part_defaults(config.model_type, name, model_type, given=False)
-    notes.append(f"{path} is not in {config.file}: everything is {part.described()}")
-    return Configuration(config.file, {}, path, model_type, part, above=above)
-
-
-def _holds_text(config: Configuration) -> bool:
-    return any(name in config.values for name in (*WIDTHS, *ROTARY_KEYS))
-
-
-def _names(config: Configuration) -> list[str]:
-    nested = [
-        key for key, value in config.values.items() if isinstance(value, Mapping) and is_part(key, value)
-    ]
-    return list(dict.fromkeys([*nested, *defaults(config.model_type).components]))
-
 
 def is_part(key: str, value: Mapping[str, Any]) -> bool:
     """Whether a nested object is the configuration of a part of a composite."""
@@ -190,10 +291,158 @@ def is_part(key: str, value: Mapping[str, Any]) -> bool:
     return not key.startswith(("rope", "quantization")) and any(name in value for name in widths)
 
 
-def _leaves(config: Configuration, prefix: str = "") -> Iterator[str]:
-    for name in _names(config):
-        part = translated(_nested(config, name, name, []))
-        if describes_itself(part):
-            yield prefix + name
-        else:
-            yield from _leaves(part, f"{prefix}{name}.")
+ANY = "*"
+
+
+def translated(config: Configuration) -> Configuration:
+    """The configuration in the keys of config.json; `names` then has what the file calls them."""
+    if config.names:
+        return config
+    for entry in data("spellings"):
+        if not _is_meant(config, entry):
+            continue
+        if "inside" in entry:
+            key = entry["inside"]
+            above = (*config.above, (config.path, config.values))
+            return translated(replace(config, values=config.values[key], path=config.key(key), above=above))
+        return _Translation(config, entry).done()
+    return _by_architecture(config)
+
+
+def _by_architecture(config: Configuration) -> Configuration:
+    """A configuration without a model type, with the one whose class it names (`architectures`, `auto_map`)."""
+    if config.model_type:
+        return config
+    listed = config.values.get("architectures")
+    mapped = config.values.get("auto_map")
+    classes = [
+        *(listed if isinstance(listed, list) else ()),
+        *(mapped.values() if isinstance(mapped, Mapping) else ()),
+    ]
+    key = "architectures" if listed else "auto_map"
+    for name in (str(each).rpartition(".")[2] for each in classes):
+        stem = re.sub(r"(For[A-Z]\w*|LMHead\w*|(Pre[Tt]rained)?Model|Config|Encoder|Decoder|LM)$", "", name)
+        model_type = types_by_stem().get(stem.lower())
+        if model_type:
+            return replace(config, model_type=model_type, names={"model_type": key})
+    return config
+
+
+@cache
+def types_by_stem() -> dict[str, str]:
+    """Model types by their names without separators: xlmroberta is xlm-roberta."""
+    return {re.sub(r"[-_ .]", "", name).lower(): name for name in reversed(known_types())}
+
+
+def _is_meant(config: Configuration, entry: Mapping[str, Any]) -> bool:
+    values = config.values
+    if "types" in entry:
+        classes = values.get("architectures")
+        listed = set(classes) if isinstance(classes, list) else set()
+        fits = not entry.get("architectures") or bool(listed & set(entry["architectures"]))
+        return config.model_type in entry["types"] and fits
+    if config.model_type and not entry.get("whatever_type"):
+        return False
+    return (
+        all(value_at(values, key) is not None for key in entry.get("has", ()))
+        and not any(value_at(values, key) is not None for key in entry.get("lacks", ()))
+        and (not entry.get("any") or any(value_at(values, key) is not None for key in entry["any"]))
+    )
+
+
+def value_at(values: Mapping[str, Any], key: str) -> Any:
+    """The value of a dotted key; None where there is none. A key with a dot in its name is found too."""
+    if key in values:
+        return values[key]
+    head, _, rest = key.partition(".")
+    inner = values.get(head)
+    return value_at(inner, rest) if rest and isinstance(inner, Mapping) else None
+
+
+class _Translation:
+    """One configuration on its way into the keys of config.json."""
+
+    def __init__(self, config: Configuration, entry: Mapping[str, Any]) -> None:
+        self.config, self.entry = config, entry
+        self.said = config.values
+        self.values: dict[str, Any] = copy.deepcopy(dict(config.values))
+        self.names: dict[str, str] = {}
+        self.assumed: set[str] = set()
+        self.layout = ""
+        self.model_type = entry.get("becomes", config.model_type or entry.get("model_type", ""))
+        self.remarks: list[str] = []
+
+    def done(self) -> Configuration:
+        """All rules applied."""
+        self._rename(self.entry.get("keys", {}))
+        for clause in self.entry.get("clauses", ()):
+            if self._holds(clause.get("if", {})) and self._is_longer(clause.get("longer", {})):
+                self._apply(clause)
+        return replace(
+            self.config,
+            values=self.values,
+            model_type=self.model_type,
+            part=self.config.part if self.model_type == self.config.model_type else None,
+            remarks=tuple(self.remarks),
+            names=self.names or {"": ""},
+            assumed=frozenset(self.assumed),
+            layout=self.layout,
+        )
+
+    def _holds(self, conditions: Mapping[str, list[Any]]) -> bool:
+        for key, wanted in conditions.items():
+            found = value_at(self.said, key)
+            if ANY in wanted and found is not None:
+                continue
+            if not any(found is value or (found == value and type(found) is type(value)) for value in wanted):
+                return False
+        return True
+
+    def _is_longer(self, lengths: Mapping[str, list[Any]]) -> bool:
+        """Whether each length is above the other that is named with it, with the defaults of both."""
+        for key, (default, other, least) in lengths.items():
+            if (value_at(self.said, key) or default) <= (value_at(self.said, other) or least):
+                return False
+        return True
+
+    def _apply(self, clause: Mapping[str, Any]) -> None:
+        self._rename(clause.get("keys", {}))
+        for key, value in clause.get("set", {}).items():
+            self._put(key, value, clause["because"])
+        for key, (value, called) in clause.get("defaults", {}).items():
+            if value_at(self.values, key) is None:
+                self._put(key, value, called)
+                self.assumed.add(key)
+        self.model_type = clause.get("becomes", self.model_type)
+        self.remarks += [clause["remark"]] if "remark" in clause else []
+        if "layout" in clause:
+            self.layout, self.names["layout"] = clause["layout"], next(iter(clause["if"]))
+        self._take_out([*clause.get("no_effect", ()), *clause.get("if", {})])
+
+    def _rename(self, keys: Mapping[str, str]) -> None:
+        for key, wanted in keys.items():
+            value = value_at(self.said, key)
+            if value is not None and value_at(self.values, wanted) is None:
+                self._take_out([key])
+                self._put(wanted, value, key)
+
+    def _put(self, key: str, value: Any, called: str) -> None:
+        inner = self.values
+        *blocks, last = key.split(".")
+        for block in blocks:
+            if not isinstance(inner.get(block), dict):
+                inner[block] = {}
+            inner = inner[block]
+        inner[last] = value
+        self.names[key] = called
+        if blocks:
+            self.names.setdefault(blocks[0], called.rpartition(".")[0] or called)
+
+    def _take_out(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            inner: Any = self.values
+            *blocks, last = [key] if key in self.values else key.split(".")
+            for block in blocks:
+                inner = inner.get(block) if isinstance(inner, dict) else None
+            if isinstance(inner, dict) and key not in self.names:
+                inner.pop(last, None)

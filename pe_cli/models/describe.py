@@ -9,15 +9,12 @@ from typing import Any
 
 from pe_cli.encodings.rope.scaling import Frequencies, frequencies
 from pe_cli.errors import PeError
-from pe_cli.models.configuration import Configuration, parts
-from pe_cli.models.diffusion import CLASS_KEY
+from pe_cli.models.configuration import CLASS_KEY, Configuration, has_schemes, labels_of
 from pe_cli.models.layers import layer_tables
-from pe_cli.models.model_types import has_schemes
-from pe_cli.models.read import is_gguf, read_configuration
+from pe_cli.models.read import is_gguf, parts, read_configuration
 from pe_cli.models.resolve import resolve, resolve_configuration
 from pe_cli.models.resolved import KeyLedger, LearnedTableError, Resolved
 from pe_cli.models.scalings import BY_LENGTH, scaling_type
-from pe_cli.models.schemes import labels_of
 
 SCHEMA = "pe.model/1"
 NOT_FREQUENCIES = frozenset(

@@ -16,8 +16,8 @@ from pe_cli.errors import PeError, no_such
 from pe_cli.files.gguf import GgufHeader, read_header
 from pe_cli.files.inputs import open_input
 from pe_cli.files.sources import load_array
-from pe_cli.models.extra_tables import QUERY_TEMPERATURE, rotated_layers_table
-from pe_cli.models.model_types import data
+from pe_cli.models.configuration import data
+from pe_cli.models.layers import QUERY_TEMPERATURE, rotated_layers_table
 from pe_cli.models.resolved import EVERY_LENGTH, ExtraTable, Resolved
 
 LEARNED = "position_embd.weight"

@@ -1,18 +1,29 @@
-"""Finding and reading a configuration: a file, a model folder, standard input, a preset's name or a model of the hub's cache."""
+"""Finding and reading a configuration, and choosing the part of a composite model in it.
+
+A configuration is a file, a model folder, standard input, a preset's name or a model of the hub's cache.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pe_cli.errors import PeError, no_such
 from pe_cli.files.inputs import open_input
 from pe_cli.files.text import read_object
-from pe_cli.models.configuration import Configuration
-from pe_cli.models.model_types import data
+from pe_cli.models.configuration import (
+    WIDTHS,
+    Configuration,
+    data,
+    defaults,
+    has_schemes,
+    is_part,
+    part_defaults,
+    translated,
+)
 
 # What a model folder may hold its configuration in; sentence-transformers and diffusers have folders in folders.
 NAMES = (
@@ -188,3 +199,133 @@ def preset_configuration(name: str) -> Configuration:
         raise no_such("preset", name, preset_names())
     values = dict(data("presets")[name])
     return Configuration(f"preset {name} ({values.pop('source')})", values, model_type=values["model_type"])
+
+
+TEXT = re.compile(r"(text|llm|language|lm)(_config|_model|_cfg)?$")
+ROTARY_KEYS = (
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "rotary_dim",
+    "rotary_pct",
+    "rotary_emb_base",
+    "rope_pct",
+)
+
+
+def choose(config: Configuration, component: str | None) -> tuple[Configuration, tuple[str, ...]]:
+    """The configuration named by `component` (dotted), or the one that alone can be meant, with what to say about it.
+
+    Raises PeError, with the names there are, where several could be meant.
+    """
+    config = translated(config)
+    if component:
+        return _walk(config, component)
+    if describes_itself(config):
+        return config, ()
+    names = list(_leaves(config))
+    texts = [name for name in names if TEXT.search(name)]
+    chosen = texts if len(texts) == 1 else names
+    if len(chosen) == 1:
+        found, notes = _walk(config, chosen[0])
+        return found, (f"{chosen[0]} of this composite model is used (--component {chosen[0]})", *notes)
+    if not names:
+        return config, ()
+    raise PeError(
+        f"{config.file}: this model has several parts, choose one with --component: {', '.join(names)}"
+    )
+
+
+def parts(config: Configuration, component: str | None) -> Iterator[tuple[Configuration, tuple[str, ...]]]:
+    """The configuration that is meant, or where several could be all of them, each with what to say about it."""
+    config = translated(config)
+    names = [] if component or describes_itself(config) else list(_leaves(config))
+    if sum(bool(TEXT.search(name)) for name in names) == 1 or len(names) < 2:
+        yield choose(config, component)
+        return
+    for name in names:
+        yield _walk(config, name)
+
+
+def describes_itself(config: Configuration) -> bool:
+    """Whether position parameters and a width are at this level."""
+    known = config.known
+    if has_schemes(config.model_type):
+        return True
+    if known.known and known.rope is None and known.theta is None:
+        return False
+    width = any(name in config.values for name in WIDTHS) or any(name in known.fields for name in WIDTHS)
+    aliased = any(known.aliases.get(name) in config.values for name in ("hidden_size",))
+    return width or aliased
+
+
+def _walk(config: Configuration, component: str) -> tuple[Configuration, tuple[str, ...]]:
+    notes: list[str] = []
+    rest = component
+    while rest:
+        name = _first_name(config, rest)
+        config = translated(_nested(config, name, component, notes))
+        rest = rest[len(name) + 1 :]
+    return config, tuple(notes)
+
+
+def _first_name(config: Configuration, component: str) -> str:
+    """The longest name of a part with which `component` begins; names may have dots in them."""
+    names = component.split(".")
+    for count in range(len(names), 1, -1):
+        if isinstance(config.values.get(".".join(names[:count])), Mapping):
+            return ".".join(names[:count])
+    return names[0]
+
+
+def _nested(config: Configuration, name: str, component: str, notes: list[str]) -> Configuration:
+    parts = defaults(config.model_type).components
+    values = config.values.get(name)
+    path = config.key(name)
+    above = (*config.above, (config.path, config.values))
+    if isinstance(values, Mapping):
+        own = values.get("model_type")
+        # Old checkpoints repeat the type of the whole in a part.
+        model_type = parts.get(name, "") if own in (None, "", config.model_type) else str(own)
+        model_type = model_type or str(own or "")
+        part = part_defaults(config.model_type, name, model_type, given=True)
+        return Configuration(config.file, values, path, model_type, part, above=above)
+    if values is not None and name not in parts:
+        raise PeError(f"{config.file}: {path} is no configuration, so it cannot be --component {component}")
+    if name not in parts and not (TEXT.search(name) and _holds_text(config)):
+        known = _names(config)
+        if not known:
+            raise PeError(f"{config.file}: this model has no parts; leave --component {component} out")
+        raise no_such("component", component, known)
+    model_type = parts.get(name, config.model_type)
+    if TEXT.search(name) and _holds_text(config):
+        notes.append(f"{path} is not in {config.file}: its keys are at the level above, as in older files")
+        flat = {
+            key: value
+            for key, value in config.values.items()
+            if not isinstance(value, Mapping) or key.startswith("rope")
+        }
+        return Configuration(config.file, flat, config.path, model_type, above=config.above)
+    part = part_defaults(config.model_type, name, model_type, given=False)
+    notes.append(f"{path} is not in {config.file}: everything is {part.described()}")
+    return Configuration(config.file, {}, path, model_type, part, above=above)
+
+
+def _holds_text(config: Configuration) -> bool:
+    return any(name in config.values for name in (*WIDTHS, *ROTARY_KEYS))
+
+
+def _names(config: Configuration) -> list[str]:
+    nested = [
+        key for key, value in config.values.items() if isinstance(value, Mapping) and is_part(key, value)
+    ]
+    return list(dict.fromkeys([*nested, *defaults(config.model_type).components]))
+
+
+def _leaves(config: Configuration, prefix: str = "") -> Iterator[str]:
+    for name in _names(config):
+        part = translated(_nested(config, name, name, []))
+        if describes_itself(part):
+            yield prefix + name
+        else:
+            yield from _leaves(part, f"{prefix}{name}.")

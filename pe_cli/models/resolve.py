@@ -13,25 +13,18 @@ import numpy as np
 
 from pe_cli.catalogue import load
 from pe_cli.errors import PeError, no_such
-from pe_cli.models import extra_tables, layers, scalings, sizes
-from pe_cli.models.axes import (
-    axial_arguments,
-    axis_count,
-    measures_grid,
-    section_arguments,
-    tower,
-    tower_label,
-    tower_labels,
-    tower_layers,
-    tower_row_order,
+from pe_cli.models import layers, scalings, sizes
+from pe_cli.models.configuration import (
+    CLASS_KEY,
+    Configuration,
+    data,
+    has_schemes,
+    is_misspelt,
+    known_types,
+    labels_of,
 )
-from pe_cli.models.configuration import Configuration, choose
-from pe_cli.models.diffusion import CLASS_KEY, resolve_denoiser
-from pe_cli.models.model_types import data, has_schemes, is_misspelt, known_types
-from pe_cli.models.read import is_gguf, preset_configuration, read_configuration
-from pe_cli.models.resolved import EVERY_LENGTH, KeyLedger, Resolved
-from pe_cli.models.schemes import chosen_scheme, from_scheme, labels_of, warn_of_silence
-from pe_cli.models.unread import unread_keys
+from pe_cli.models.read import choose, is_gguf, preset_configuration, read_configuration
+from pe_cli.models.resolved import EVERY_LENGTH, KeyLedger, Resolved, unread_keys
 from pe_cli.signature import as_rows
 from pe_cli.tensors import Tensors
 
@@ -40,6 +33,7 @@ LENGTHS = (
     "max_position_embeddings", "model_max_length", "max_sequence_length", "max_seq_len", "seq_length", "n_positions",
     "n_ctx", "max_seq_length", "max_trained_positions",
 )  # fmt: skip
+SECTIONS = frozenset({"mrope_section", "xdrope_section"})
 ADJACENT_LAYOUTS = frozenset({"adjacent", "interleaved", "complex"})
 
 
@@ -99,6 +93,8 @@ def resolve_configuration(
             raise PeError(
                 f"{config.file}: the table of a diffusion transformer is not scaled: leave --seq-len and --truncate out"
             )
+        from pe_cli.models.axes import resolve_denoiser
+
         return resolve_denoiser(config)
     chosen, notes = choose(config, component)
     ledger = KeyLedger(chosen)
@@ -113,17 +109,19 @@ def resolve_configuration(
         raise PeError(
             f"{chosen.file}: model type {chosen.model_type!r} {refused[chosen.model_type]}, so no table follows from the configuration"
         )
-    scheme = chosen_scheme(ledger, layer_type)
-    if scheme is None:
-        _refuse_switched_off(ledger)
-    if scheme is not None:
-        if truncate is not None:
-            raise PeError(f"{chosen.file}: --truncate is for YaRN, and this model uses {scheme.encoding}")
-        if seq_len is not None:
-            ledger.note(_same_at_every_length(seq_len))
-        return from_scheme(ledger, scheme)
+    if has_schemes(chosen.model_type):
+        from pe_cli.models.schemes import chosen_scheme, from_scheme
+
+        scheme = chosen_scheme(ledger, layer_type)
+        if scheme is not None:
+            if truncate is not None:
+                raise PeError(f"{chosen.file}: --truncate is for YaRN, and this model uses {scheme.encoding}")
+            if seq_len is not None:
+                ledger.note(_same_at_every_length(seq_len))
+            return from_scheme(ledger, scheme)
+    _refuse_switched_off(ledger)
     _must_rotate(ledger)
-    warn_of_silence(ledger)
+    _warn_of_silence(ledger)
     if layer_type in labels_of(chosen.model_type):
         layer_type = None  # the part of the model that turns here, and has no layer types
     return _rotary(ledger, layer_type, seq_len, truncate)
@@ -162,7 +160,9 @@ def layer_types(config: Configuration) -> tuple[str, ...]:
     ledger = KeyLedger(config)
     if has_schemes(config.model_type):
         return labels_of(config.model_type)
-    if tower(ledger) is not None:
+    if config.known.has_axes:
+        from pe_cli.models.axes import tower_labels
+
         return tower_labels(ledger)
     return tuple(label for label, rope in layers.layer_tables(ledger).items() if label and rope is not None)
 
@@ -171,14 +171,19 @@ def _rotary(
     ledger: KeyLedger, layer_type: str | None, seq_len: int | None, truncate: bool | None
 ) -> Resolved:
     tables = layers.layer_tables(ledger)
-    vision = tower(ledger)
-    vision_label = tower_label(ledger, vision, layer_type) if vision else None
+    vision = ledger.known.has_axes
     label = layers.label_of(ledger, tables, None if vision else layer_type)
     parameters, scaled = _rope_arguments(ledger, tables, label, seq_len, truncate)
-    if vision is not None:
-        parameters |= axial_arguments(ledger, vision, parameters["dim"], vision_label)
-    order = tower_row_order(ledger, vision) if vision else None
-    extra, pairing = extra_tables.tables(ledger, tables), _pairing(ledger)
+    about: dict[str, Any] = {
+        "layer_type": label,
+        "layers": layers.layers_of(ledger, label),
+        "layer_types": tuple(n for n, r in tables.items() if n is not None and r is not None),
+    }
+    if vision:
+        from pe_cli.models.axes import of_tower
+
+        about |= of_tower(ledger, parameters, layer_type)
+    extra, pairing = layers.extra_tables(ledger, tables), _pairing(ledger)
     _read_other_layers(ledger, tables, label)
     unread = unread_keys(ledger, unscaled="scaling" not in parameters)
     _judge(ledger, unread)
@@ -194,20 +199,15 @@ def _rotary(
         origins=ledger.origins,
         model_type=ledger.config.model_type,
         component=ledger.config.path,
-        layer_type=vision_label if vision else label,
-        layers=tower_layers(ledger, vision_label) if vision else layers.layers_of(ledger, label),
-        layer_types=tower_labels(ledger)
-        or tuple(n for n, r in tables.items() if n is not None and r is not None),
         max_position=longest_len,
         trained_length=trained,
         trained_origin=trained_origin,
         warnings=tuple(ledger.warnings),
         notes=tuple(ledger.notes),
         extra_tables=extra,
-        axes=axis_count(parameters) if vision else 1,
-        row_order=order,
         unread=unread,
         pairing=pairing,
+        **about,
     )
 
 
@@ -224,7 +224,7 @@ def _rope_arguments(
     name, _ = scalings.scaling_type(ledger, rope)
     dim, partial = sizes.width(ledger, rope, label, name)
     parameters: dict[str, Any] = {"dim": dim, "base": sizes.base(ledger, rope, label)}
-    axial = tower(ledger) is not None
+    axial = ledger.known.has_axes
     if dim % 2 and not axial and partial is None:
         # An odd width has (width + 1) / 2 pairs and the odd number in its exponents.
         parameters |= {"dim": 2 * dim, "partial": 0.5}
@@ -244,7 +244,9 @@ def _rope_arguments(
     latent_off = ledger.known.fields.get("qk_rope_head_dim") and sizes.is_latent_off(ledger)
     parameters["layout"] = ledger.config.layout or ("half" if latent_off else ledger.known.layout)
     ledger.origins["layout"] = _layout_origin(ledger)
-    if not axial:
+    if not axial and (ledger.known.sections or rope.values.keys() & SECTIONS):
+        from pe_cli.models.axes import section_arguments
+
         parameters |= section_arguments(ledger, rope, dim)
     return parameters, name in scalings.BY_LENGTH
 
@@ -341,6 +343,21 @@ def _refuse_switched_off(ledger: KeyLedger) -> None:
             )
 
 
+def _warn_of_silence(ledger: KeyLedger) -> None:
+    """Say it where a model turns only if its file says so, and it does not."""
+    condition = data("refused")["turns_only_if"].get(ledger.config.model_type)
+    if condition is None:
+        return
+    key, turning, why = condition
+    found = ledger.in_file(key)
+    if found is None or found.value not in turning:
+        silent = found is None and key not in ledger.config.values
+        said = "is not in" if silent else f"is {json.dumps(found and found.value)} in"
+        ledger.warn(
+            f"{ledger.config.key(key)} {said} {ledger.config.file}: {why}; this is the table of a model that turns"
+        )
+
+
 def _must_rotate(ledger: KeyLedger) -> None:
     """Raise where nothing says that the model rotates."""
     known, config = ledger.known, ledger.config
@@ -434,12 +451,8 @@ def from_config(
             raise no_such(f"option of {resolved.encoding}", name, taken)
     arguments = {**resolved.parameters, **options}
     coordinates = positions is not None and np.asarray(positions).ndim == 2
-    if (
-        positions is not None
-        and "grid" not in options
-        and (resolved.axes == 1 or (coordinates and not measures_grid(arguments)))
-    ):
-        arguments.pop("grid", None)
+    if positions is not None and "grid" not in options:
+        resolved.drop_grid(arguments, coordinates=coordinates)
     ordered, given, count = resolved.by_rows(function, arguments, raster=row_order == "raster")
     made: Tensors = ordered(**_rows(taken, positions, count), **given)
     # of LongRoPE's long factors: that they have a short side, which a file with one list has not

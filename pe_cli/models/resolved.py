@@ -1,9 +1,15 @@
-"""What resolving a configuration gives, and the ledger that notes where each value came from."""
+"""What resolving a configuration gives, and the ledger that notes where each value came from and which were not read.
+
+`data/harmless.json` has the keys that look like position settings and have no effect on a table: `keys` in any case (or
+only with the values given), `unscaled` where the frequencies are not scaled, `types` those of one model type, `patterns`
+of names.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,10 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pe_cli.errors import PeError, parameter
-from pe_cli.models.configuration import Configuration
-from pe_cli.models.spellings import value_at
+from pe_cli.models.configuration import Configuration, data, is_part, value_at
 from pe_cli.positions import spell
 
+MEASURED = frozenset({"dinov3"})  # forms that measure coordinates against their grid
 EVERY_LENGTH = "at every length"  # origin of LongRoPE's policy where a file has one list of divisors
 # What other configurations call the same thing, tried after the model class's own name for it.
 SYNONYMS = {
@@ -244,6 +250,12 @@ class Resolved:
 
         return ordered, {name: value for name, value in arguments.items() if name != "grid"}, count
 
+    def drop_grid(self, arguments: dict[str, Any], *, coordinates: bool) -> None:
+        """Take the grid out of the arguments, where positions or coordinates take its place."""
+        measured = "ref_grid" in arguments or arguments.get("axis_style") in MEASURED
+        if self.axes == 1 or (coordinates and not measured):
+            arguments.pop("grid", None)
+
     def order_of_rows(self, *, raster: bool = False) -> str:
         """In which order the cells of a grid are, in words."""
         return (self.row_order if self.row_order and not raster else RowOrder()).described()
@@ -391,3 +403,88 @@ def _shown(value: Any) -> str:
     except ValueError:  # Python refuses to write out whole numbers of thousands of digits
         return "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+BLOCKS = ("rope_scaling", "rope_parameters")
+# Names of position settings. "proper" and "composition" are none.
+POSITIONAL = re.compile(
+    r"(?<!p)rope(?!r)|rotary|ntk|logn|yarn|alibi|nope|(?<!com)(?<!dis)position|theta|freq|temperature|pos_emb|pos_enc|"
+    r"posemb|interpol|extrapol|xpos|timescale|sinusoid|dual_chunk|relative_att|rel_pos|attn_factor|"
+    r"beta_(fast|slow)|(^|rope_|rotary_|emb_|position_)scaling_factor|(short|long)_m?(scale|factor)|orig(inal)?_.*(len|pos|ctx|context)|max_trained",
+    re.IGNORECASE,
+)
+
+
+def unread_keys(ledger: KeyLedger, *, unscaled: bool) -> tuple[str, ...]:
+    """The keys of position settings, at the level of the table, one level down and above it, that nothing read."""
+    config = ledger.config
+    own = [
+        config.key(key)
+        for key, value in _candidates(config)
+        if key not in ledger.keys_read
+        and not _is_harmless(ledger, key, value, unscaled)
+        and not _is_repeated(ledger, key, value)
+    ]
+    return tuple(dict.fromkeys([*own, *_above(ledger, unscaled)]))
+
+
+def _candidates(config: Configuration) -> Iterator[tuple[str, Any]]:
+    for key, value in config.values.items():
+        if key in BLOCKS and isinstance(value, Mapping):
+            yield from _in_block(key, value)
+        elif isinstance(value, Mapping):
+            if POSITIONAL.search(key) and not is_part(key, value):
+                yield from _in_block(key, value)
+            elif not is_part(key, value) and not key.endswith(NO_SETTINGS):
+                yield from ((f"{key}.{k}", v) for k, v in value.items() if POSITIONAL.search(k))
+        elif POSITIONAL.search(key):
+            yield key, value
+
+
+NO_SETTINGS = (
+    "quantization_config",
+    "task_specific_params",
+    "generation_config",
+    "2id",
+    "2label",
+    "auto_map",
+)
+
+
+def _in_block(key: str, block: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in block.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{key}.{name}.{k}", v) for k, v in value.items())
+        else:
+            yield f"{key}.{name}", value
+
+
+def _above(ledger: KeyLedger, unscaled: bool) -> Iterator[str]:
+    """Keys of the levels above: those of a composite speak of the part that was chosen too, unless they repeat it."""
+    for path, values in ledger.config.above:
+        for key, value in values.items():
+            if isinstance(value, Mapping) and key not in BLOCKS:
+                continue
+            if not POSITIONAL.search(key) or _is_harmless(ledger, key, value, unscaled):
+                continue
+            if ledger.config.values.get(key) != value and not _is_repeated(ledger, key, value):
+                yield f"{path}.{key}" if path else key
+
+
+def _is_harmless(ledger: KeyLedger, key: str, value: Any, unscaled: bool) -> bool:
+    if value is None or value == {} or value == []:
+        return True
+    known, name = data("harmless"), key.rpartition(".")[2]
+    for called in (key, name):
+        if called in known["keys"]:
+            values = known["keys"][called]
+            return not isinstance(values, list) or any(value == v and type(value) is type(v) for v in values)
+    if (unscaled and name in known["unscaled"]) or name in known["types"].get(ledger.config.model_type, ()):
+        return True
+    return any(re.fullmatch(pattern, name) for pattern in known["patterns"])
+
+
+def _is_repeated(ledger: KeyLedger, key: str, value: Any) -> bool:
+    """Whether a key of the same name and value was read somewhere else."""
+    name = key.rpartition(".")[2]
+    return any(read.rpartition(".")[2] == name and ledger.value(read) == value for read in ledger.keys_read)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pe_cli.errors import PeError
+from pe_cli.models.configuration import data, is_misspelt
 from pe_cli.models.layers import Rope
-from pe_cli.models.model_types import data, is_misspelt
 from pe_cli.models.resolved import EVERY_LENGTH, KeyLedger, Setting
 from pe_cli.models.sizes import from_fields
 

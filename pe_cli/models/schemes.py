@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from pe_cli.errors import PeError
 from pe_cli.models import layers
-from pe_cli.models.axes import grid_of
-from pe_cli.models.model_types import NULL_SPEAKS, Scheme, data, schemes
-from pe_cli.models.resolved import SYNONYMS, KeyLedger, LearnedTableError, Resolved, Setting
-from pe_cli.models.unread import unread_keys
+from pe_cli.models.configuration import NULL_SPEAKS, Scheme, data, labels_of, schemes
+from pe_cli.models.resolved import SYNONYMS, KeyLedger, LearnedTableError, Resolved, Setting, unread_keys
 from pe_cli.position_names import Front, front_of_model
 
 ROTATES = frozenset({"rotary", "rope"})
 SHAW = frozenset({"relative_key", "relative_key_query"})
-
-
-def labels_of(model_type: str) -> tuple[str, ...]:
-    """What `--layer-type` may name in a model that does not rotate, or only in part."""
-    return tuple(dict.fromkeys(scheme.label for scheme in schemes(model_type) if scheme.label))
-
-
-def warn_of_silence(ledger: KeyLedger) -> None:
-    """Say it where a model turns only if its file says so, and it does not."""
-    condition = data("refused")["turns_only_if"].get(ledger.config.model_type)
-    if condition is None:
-        return
-    key, turning, why = condition
-    found = ledger.in_file(key)
-    if found is None or found.value not in turning:
-        silent = found is None and key not in ledger.config.values
-        said = "is not in" if silent else f"is {json.dumps(found and found.value)} in"
-        ledger.warn(
-            f"{ledger.config.key(key)} {said} {ledger.config.file}: {why}; this is the table of a model that turns"
-        )
 
 
 def chosen_scheme(ledger: KeyLedger, layer_type: str | None) -> Scheme | None:
@@ -143,6 +120,8 @@ def _parameters(ledger: KeyLedger, scheme: Scheme) -> dict[str, Any]:
         if found is not None:
             parameters[name] = ledger.record(name, found, key)
     if scheme.grid is not None:
+        from pe_cli.models.axes import grid_of
+
         image, patch = (
             ledger.in_file(key) or _assumed(ledger, key, default)
             for key, default in zip(("image_size", "patch_size"), scheme.grid, strict=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.errors import PeError
+from pe_cli.models.configuration import Defaults
 from pe_cli.models.layers import Rope, first_layer
-from pe_cli.models.model_types import Defaults
 from pe_cli.models.resolved import KeyLedger, Setting
 
 FALLBACK_THETA = 10000.0

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pe_cli import positions, structures
 from pe_cli.errors import PeError, one_line
 from pe_cli.files.sources import load_array
-from pe_cli.models import resolve
 from pe_cli.models.describe import inspect_config
+from pe_cli.models.resolve import resolve
 
 pytestmark = pytest.mark.slow
 

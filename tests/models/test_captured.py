@@ -19,8 +19,7 @@ import numpy as np
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.models.configuration import Configuration
-from pe_cli.models.model_types import data, defaults
+from pe_cli.models.configuration import Configuration, data, defaults
 from pe_cli.models.resolve import from_config, resolve_configuration
 
 pytest.importorskip("torch")

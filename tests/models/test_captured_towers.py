@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_cli.models.model_types import data, defaults, known_types
+from pe_cli.models.configuration import data, defaults, known_types
 from pe_cli.models.resolve import from_config
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]

@@ -12,7 +12,7 @@ import pytest
 
 from pe_cli.errors import PeError
 from pe_cli.models.describe import inspect_config, rotary_report, table_report
-from pe_cli.models.extra_tables import query_temperature, rotated_layers
+from pe_cli.models.layers import query_temperature, rotated_layers
 from pe_cli.models.resolve import preset
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.models import resolve
-from pe_cli.models.model_types import data
+from pe_cli.models.configuration import data
+from pe_cli.models.resolve import resolve
 
 gguf = pytest.importorskip("gguf")
 BASE = {"context_length": 8192, "embedding_length": 4096, "attention.head_count": 32}

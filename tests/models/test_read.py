@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.models import resolve
+from pe_cli.models.resolve import resolve
 
 LLAMA = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 4, "rope_theta": 5e5}
 

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.models import Resolved, resolve
-from pe_cli.models.configuration import Configuration
-from pe_cli.models.model_types import data
-from pe_cli.models.resolve import from_config, resolve_configuration
+from pe_cli.models.configuration import Configuration, data
+from pe_cli.models.resolve import from_config, resolve, resolve_configuration
+from pe_cli.models.resolved import Resolved
 
 LLAMA = {
     "model_type": "llama",

@@ -11,10 +11,10 @@ import pytest
 
 from pe_cli.encodings.relative import transformer_xl
 from pe_cli.errors import PeError
-from pe_cli.models import Resolved
 from pe_cli.models.configuration import Configuration
 from pe_cli.models.describe import inspect_config
 from pe_cli.models.resolve import from_config, resolve_configuration
+from pe_cli.models.resolved import Resolved
 
 DEBERTA = {"relative_attention": True, "max_relative_positions": -1}
 

@@ -14,8 +14,7 @@ import pytest
 
 from pe_cli.encodings.rope.rotary import rope
 from pe_cli.errors import PeError
-from pe_cli.models.configuration import Configuration
-from pe_cli.models.model_types import data, defaults, known_types
+from pe_cli.models.configuration import Configuration, data, defaults, known_types
 from pe_cli.models.resolve import resolve_configuration
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.models import resolve
 from pe_cli.models.configuration import Configuration
 from pe_cli.models.describe import inspect_config
-from pe_cli.models.resolve import resolve_configuration
+from pe_cli.models.resolve import resolve, resolve_configuration
 
 LLAMA = {
     "model_type": "llama",

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.models.configuration import Configuration
-from pe_cli.models.model_types import defaults, known_types, schemes
+from pe_cli.models.configuration import Configuration, defaults, known_types, schemes
 from pe_cli.models.resolve import resolve_configuration
 from pe_cli.models.resolved import LearnedTableError
 

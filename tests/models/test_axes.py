@@ -10,8 +10,7 @@ import pytest
 
 from pe_cli.encodings.rope.rotary import rope
 from pe_cli.errors import PeError
-from pe_cli.models.configuration import Configuration
-from pe_cli.models.diffusion import DENOISERS
+from pe_cli.models.configuration import Configuration, data
 from pe_cli.models.resolve import from_config, resolve_configuration
 from pe_cli.models.resolved import Resolved
 
@@ -20,7 +19,7 @@ def resolved(name: str, **values: Any) -> Resolved:
     return resolve_configuration(Configuration("config.json", {"_class_name": name, **values}))
 
 
-@pytest.mark.parametrize("name", DENOISERS)
+@pytest.mark.parametrize("name", [name for form in data("denoisers")["rotary"] for name in form["classes"]])
 def test_every_class_makes_a_table(name: str) -> None:
     found = resolved(name, use_rotary_positional_embeddings=True)
     place = np.arange(found.axes)[None]

@@ -10,10 +10,10 @@ import pytest
 
 from pe_cli.encodings.rope.scaling import frequencies
 from pe_cli.errors import PeError
-from pe_cli.models import Resolved
 from pe_cli.models.configuration import Configuration
-from pe_cli.models.extra_tables import FUNCTIONS
+from pe_cli.models.layers import FUNCTIONS
 from pe_cli.models.resolve import resolve_configuration
+from pe_cli.models.resolved import Resolved
 
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 META = {"dim": 4096, "n_heads": 32, "n_layers": 32, "rope_theta": 5e5}

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.models import Resolved
 from pe_cli.models.configuration import Configuration
 from pe_cli.models.resolve import resolve_configuration
+from pe_cli.models.resolved import Resolved
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 512, "num_attention_heads": 4, "max_position_embeddings": 4096, "rope_theta": 5e5,
