@@ -106,10 +106,10 @@ _ELSEWHERE = {
     "Graph": "pe_cli.structures",
     "GraphDataset": "pe_cli.structures",
     "Tensors": "pe_cli.tensors",
-    "from_config": "pe_cli.models",
+    "from_config": "pe_cli.models.resolve",
     "read_forest": "pe_cli.structures",
     "read_graph": "pe_cli.structures",
-    "resolve": "pe_cli.models",
+    "resolve": "pe_cli.models.resolve",
 }
 
 if not TYPE_CHECKING:  # a type checker would take it as a promise that every name exists
