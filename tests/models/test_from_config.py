@@ -64,6 +64,6 @@ def test_what_it_refuses():
 
 def test_the_package_has_what_files_need():
     assert {"Graph", "Forest", "read_graph", "read_forest", "resolve", "from_config"} <= set(dir(pe_cli))
-    assert pe_cli.resolve is pe_cli.models.resolve
+    assert pe_cli.resolve is pe_cli.models.resolve.resolve
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         pe_cli.nothing  # noqa: B018
