@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pe_cli.encodings.rope.rotary import rope, xpos
     from pe_cli.encodings.sinusoidal import learned, sinusoidal, timestep
     from pe_cli.encodings.sparse import axial, sparse_transformer
-    from pe_cli.encodings.tree.nodes import dependency, tree
+    from pe_cli.encodings.tree import dependency, tree
     from pe_cli.models.resolve import from_config, resolve
     from pe_cli.structures import Forest, Graph, GraphDataset, read_forest, read_graph
     from pe_cli.tensors import Tensors

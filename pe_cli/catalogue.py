@@ -159,13 +159,13 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "tree": Entry(
         "structural",
-        "tree.nodes:tree",
+        "tree:tree",
         "codes of tree nodes: stack, depth, sibling, ancestor",
         "parse.txt --scheme stack --max-depth 16 --max-width 4 -o tree.safetensors",
     ),
     "dependency": Entry(
         "structural",
-        "tree.nodes:dependency",
+        "tree:dependency",
         "structural positions of a dependency parse",
         "parse.conllu -o dependency.safetensors",
     ),

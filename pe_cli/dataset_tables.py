@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.errors import option_name, spelled
 from pe_cli.files import TensorSpec
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.parallel import Run
@@ -83,7 +84,8 @@ class DatasetTable(Table):
             "edges": int(dataset.edge_starts[self._last] - dataset.edge_starts[self._first]),
             "largest_graph": dataset.largest,
         }
-        self.warnings, self._not_finite = tuple(dataset.notes), Counter()
+        self.warnings = tuple(spelled(note, option_name) for note in dataset.notes)
+        self._not_finite = Counter()
         self._held: dict[str, list[NDArray[Any]]] = {}
         self._told = False
         self.specs = {}
@@ -147,7 +149,7 @@ class DatasetTable(Table):
             for n, array in rows.items()
             if self._kinds[n] != "graphs" and array.dtype.name in SMALL_RANGE
         }
-        return rows, facts, tensors.warnings, not_finite
+        return rows, facts, tensors.warnings_for(option_name), not_finite
 
     def pick(self, choose: Choose) -> dict[str, NDArray[Any]]:
         """Those of the first graphs, whatever rows are asked for."""

@@ -3,7 +3,8 @@
 from pe_cli.structures.datasets import GraphDataset
 from pe_cli.structures.forest import Forest
 from pe_cli.structures.graph import Graph
-from pe_cli.structures.read import ForestLike, GraphLike, as_forest, as_graph, read_forest, read_graph
+from pe_cli.structures.read import GraphLike, as_graph, read_graph
+from pe_cli.structures.trees import ForestLike, as_forest, read_forest
 
 __all__ = [
     "Forest",

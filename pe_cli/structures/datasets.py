@@ -31,7 +31,7 @@ LISTS = ("num_nodes_list", "num_edges_list")
 BEGINS = ("ptr", "batch")
 
 
-class Options(NamedTuple):
+class EdgeOptions(NamedTuple):
     """How edges are understood, as in `read_graph`."""
 
     directed: bool
@@ -40,7 +40,7 @@ class Options(NamedTuple):
     parallel: Parallel
 
 
-class Stored(Protocol):
+class ColumnSource(Protocol):
     """Numbers (rows, m), of which ranges of columns are read."""
 
     count: int
@@ -49,7 +49,7 @@ class Stored(Protocol):
         """(rows, stop - start)"""
 
 
-class Held:
+class ColumnsInMemory:
     """An array (rows, m) in memory."""
 
     def __init__(self, array: NDArray[Any]) -> None:
@@ -59,7 +59,7 @@ class Held:
         return np.asarray(self.array[:, start:stop])
 
 
-class _InFile:
+class _ColumnsInFile:
     """An array (rows, m) in a file, row after row, or with the `rows` numbers of a column together."""
 
     def __init__(
@@ -100,10 +100,10 @@ class GraphDataset:
         self,
         label: str,
         sizes: Integers,
-        edges: Stored,
-        options: Options,
+        edges: ColumnSource,
+        options: EdgeOptions,
         *,
-        weights: Stored | None = None,
+        weights: ColumnSource | None = None,
         edge_starts: Integers | None = None,
         local: bool = False,
         notes: tuple[str, ...] = (),
@@ -219,12 +219,12 @@ class GraphDataset:
         )
         edges = self._edges.read(0, self._edges.count).astype(np.int64)
         order = np.argsort(np.searchsorted(self.ptr, edges[0], side="right"), kind="stable")
-        self._edges = Held(edges[:, order])
+        self._edges = ColumnsInMemory(edges[:, order])
         if self._weights is not None:
-            self._weights = Held(self._weights.read(0, self._weights.count)[:, order])
+            self._weights = ColumnsInMemory(self._weights.read(0, self._weights.count)[:, order])
 
 
-def dataset_of_tensors(source: Source, options: Options) -> GraphDataset | None:
+def dataset_of_tensors(source: Source, options: EdgeOptions) -> GraphDataset | None:
     """The dataset of a file of tensors with edge_index and ptr, batch, or the lists of OGB; None for anything else."""
     names = source.tensors
     if "edge_index" not in names:
@@ -279,7 +279,7 @@ def _sizes(source: Source) -> Integers:
     return sizes
 
 
-def _weights(source: Source, options: Options) -> tuple[Stored | None, tuple[str, ...]]:
+def _weights(source: Source, options: EdgeOptions) -> tuple[ColumnSource | None, tuple[str, ...]]:
     name = "edge_weight" if options.weights == "auto" else options.weights
     if name == "none" or name not in source.tensors:
         return None, ()
@@ -297,7 +297,7 @@ def _vector(source: Source, name: str) -> Integers:
     return array
 
 
-def _stored(source: Source, name: str, rows: int, kinds: str) -> Stored:
+def _stored(source: Source, name: str, rows: int, kinds: str) -> ColumnSource:
     """The tensor (rows, m), in memory if it is small, else where it lies in its file."""
     spec = source.spec(name)
     source.require_readable(spec)
@@ -307,11 +307,11 @@ def _stored(source: Source, name: str, rows: int, kinds: str) -> Stored:
     if spec.nbytes <= IN_MEMORY:
         array = source.read(name).reshape(shape)
         _require_kind(array.dtype, f"{source.label}:{name}", kinds)
-        return Held(array)
+        return ColumnsInMemory(array)
     span = source.span(name)
     if span is not None:
         _require_kind(span[2], f"{source.label}:{name}", kinds)
-        return _InFile(*span, rows, shape[1])
+        return _ColumnsInFile(*span, rows, shape[1])
     with tempfile.TemporaryFile() as file:
         dtype = None
         for piece in source.flat(name, items=1 << 20):
@@ -320,7 +320,7 @@ def _stored(source: Source, name: str, rows: int, kinds: str) -> Stored:
         file.flush()
         assert dtype is not None
         _require_kind(dtype, f"{source.label}:{name}", kinds)
-        return _InFile(file.fileno(), 0, dtype, rows, shape[1])
+        return _ColumnsInFile(file.fileno(), 0, dtype, rows, shape[1])
 
 
 def _require_kind(dtype: np.dtype[Any], name: str, kinds: str) -> None:
@@ -340,7 +340,7 @@ def _edge_starts(lengths: Integers, graphs: int, edges: int, label: str) -> Inte
 # Folders
 
 
-def read_folder(path: str, options: Options) -> GraphDataset:
+def read_folder(path: str, options: EdgeOptions) -> GraphDataset:
     """A TUDataset folder (NAME_A.txt, NAME_graph_indicator.txt) or a raw folder of OGB; also one that has it in `raw`."""
     for folder in (Path(path), Path(path) / "raw"):
         lists = sorted(folder.glob("*_graph_indicator.txt"))
@@ -358,7 +358,7 @@ def read_folder(path: str, options: Options) -> GraphDataset:
     )
 
 
-def _read_tu(folder: Path, name: str, options: Options) -> GraphDataset:
+def _read_tu(folder: Path, name: str, options: EdgeOptions) -> GraphDataset:
     label = str(folder / f"{name}_A.txt")
     which = _column(folder / f"{name}_graph_indicator.txt") - 1
     if which.size and (which.min() < 0 or (np.diff(which) < 0).any()):
@@ -368,11 +368,13 @@ def _read_tu(folder: Path, name: str, options: Options) -> GraphDataset:
     edges = _table(folder / f"{name}_A.txt", 2, one_based=True)
     weights = None
     if options.weights not in ("auto", "none"):
-        weights = Held(_column(_asked(folder / f"{name}_{options.weights}.txt", options), np.float64)[None])
+        weights = ColumnsInMemory(
+            _column(_asked(folder / f"{name}_{options.weights}.txt", options), np.float64)[None]
+        )
     return GraphDataset(label, np.bincount(which), edges, options, weights=weights)
 
 
-def _read_ogb(folder: Path, options: Options) -> GraphDataset:
+def _read_ogb(folder: Path, options: EdgeOptions) -> GraphDataset:
     sizes = _column(_needed(folder / "num-node-list.csv"))
     lengths = _column(_needed(folder / "num-edge-list.csv"))
     edges = _table(_needed(folder / "edge.csv"), 2)
@@ -380,7 +382,9 @@ def _read_ogb(folder: Path, options: Options) -> GraphDataset:
     weights = None
     if options.weights not in ("auto", "none"):
         file = _with_gz(folder / f"{options.weights}.csv")
-        weights = Held(_column(_asked(file or folder / f"{options.weights}.csv", options), np.float64)[None])
+        weights = ColumnsInMemory(
+            _column(_asked(file or folder / f"{options.weights}.csv", options), np.float64)[None]
+        )
     starts = _edge_starts(lengths, len(sizes), edges.count, label)
     return GraphDataset(label, sizes, edges, options, weights=weights, edge_starts=starts, local=True)
 
@@ -397,7 +401,7 @@ def _needed(path: Path) -> Path:
     return found
 
 
-def _asked(path: Path, options: Options) -> Path:
+def _asked(path: Path, options: EdgeOptions) -> Path:
     if not path.exists():
         raise PeError(f"{parameter('weights')} {options.weights}: there is no {path}")
     return path
@@ -407,7 +411,7 @@ def _column(path: Path, dtype: Any = np.int64) -> NDArray[Any]:
     return np.concatenate([block[:, 0] for block in _blocks(path, 1, dtype)] or [np.zeros(0, dtype=dtype)])
 
 
-def _table(path: Path, columns: int, *, one_based: bool = False) -> Stored:
+def _table(path: Path, columns: int, *, one_based: bool = False) -> ColumnSource:
     """(columns, m) whole numbers of a text file, in a temporary file where they are many."""
     blocks: list[NDArray[Any]] = []
     with tempfile.TemporaryFile() as file:
@@ -421,11 +425,13 @@ def _table(path: Path, columns: int, *, one_based: bool = False) -> Stored:
                     file.write(np.ascontiguousarray(part).data)
                 blocks, held = [], 0
         if not file.tell():
-            return Held(np.concatenate(blocks).T if blocks else np.zeros((columns, 0), dtype=np.int64))
+            return ColumnsInMemory(
+                np.concatenate(blocks).T if blocks else np.zeros((columns, 0), dtype=np.int64)
+            )
         for part in blocks:
             file.write(np.ascontiguousarray(part).data)
         file.flush()
-        return _InFile(file.fileno(), 0, np.dtype(np.int64), columns, count, together=True)
+        return _ColumnsInFile(file.fileno(), 0, np.dtype(np.int64), columns, count, together=True)
 
 
 def _blocks(path: Path, columns: int, dtype: Any) -> Iterator[NDArray[Any]]:

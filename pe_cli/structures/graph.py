@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, needs, parameter
-from pe_cli.process import require_memory
 
 Parallel: TypeAlias = Literal["sum", "first"]
 
@@ -248,7 +247,7 @@ class Graph:
             if not np.array_equal(back.values, written.values):
                 said = (
                     "edges are there in both directions, with different weights: each pair has the mean of its two; "
-                    "--parallel first takes the first, --directed keeps both",
+                    f"{parameter('parallel')} first takes the first, {parameter('directed')} keeps both",
                 )
         one_way = ~self._twice[self.graph_of[written.row_numbers()]]
         if not one_way.any():
@@ -266,7 +265,7 @@ class Graph:
             which = "some edges of graphs that are not written in both directions are"
         return (
             *said,
-            f"{which} also there the other way round: their weights are summed; --parallel first takes one",
+            f"{which} also there the other way round: their weights are summed; {parameter('parallel')} first takes one",
         )
 
     @cached_property
@@ -423,13 +422,7 @@ def _rows(size: int, rows: NDArray[np.int64], columns: NDArray[np.int64], values
 
 Ids: TypeAlias = Literal["auto", "relabel", "text"]
 
-BYTES_A_NODE = 64
 BYTES_AN_EDGE = 120  # what an edge takes until its matrix stands
-MANY_NODES, FAR_MORE = (
-    10_000_000,
-    100,
-)  # declared nodes are believed up to the first, or to so many times those named
-SOME = 1024  # gaps are looked for in a table of flags if ids reach no further than this beyond the edges
 
 
 @dataclass
@@ -447,106 +440,3 @@ class RawGraph:
     directed: bool | None = None
     notes: list[str] = field(default_factory=list)
     weighted_by: str | None = None
-
-
-def assembled(
-    raw: RawGraph, label: str, *, directed: bool, num_nodes: int | None, ids: Ids, parallel: Parallel
-) -> Graph:
-    """The graph, with nodes numbered from 0; errors for gaps between ids and for ids beyond `num_nodes`."""
-    if num_nodes is not None and num_nodes < 0:
-        raise PeError(f"{parameter('num_nodes')} {num_nodes}: give 0 or more")
-    edges, notes = raw.edges, list(raw.notes)
-    if raw.directed and not directed:
-        notes.append(
-            "the file says that its edges are directed; they are read as undirected without --directed"
-        )
-    node_ids: NDArray[np.int64] | tuple[str, ...] | None = None
-    if raw.names is not None:
-        count = len(raw.names)
-        edges, node_ids = _named(edges, raw.names, ids)
-        if num_nodes is not None and num_nodes != count:
-            raise PeError(f"{parameter('num_nodes')} {num_nodes}: {label} names {count} nodes")
-    elif ids == "text" and edges.size:
-        raise PeError(f"{parameter('ids')} text: {label} has no names, its rows are numbers; leave it out")
-    elif ids == "relabel":
-        known = np.unique(edges)
-        edges = np.searchsorted(known, edges)
-        count = len(known)
-        node_ids = None if np.array_equal(known, np.arange(count)) else known
-        if num_nodes is not None and num_nodes != count:
-            raise PeError(
-                f"{parameter('num_nodes')} {num_nodes}: with {parameter('ids')} relabel there are the {count} nodes that occur"
-            )
-    else:
-        count = _counted(edges, raw.num_nodes, label, num_nodes)
-    require_memory(
-        count * BYTES_A_NODE,
-        f"a graph of {count:,} nodes",
-        f"give a smaller {parameter('num_nodes')} or {parameter('ids')} relabel",
-    )
-    # an edge without direction goes both ways, also for an encoding that looks at directions
-    mirrored = raw.directed is False
-    return Graph(
-        count,
-        edges,
-        raw.weights,
-        directed,
-        parallel,
-        node_ids,
-        tuple(notes),
-        mirrored,
-        weighted_by=raw.weighted_by,
-    )
-
-
-def _named(
-    edges: NDArray[np.int64], names: list[str], ids: Ids
-) -> tuple[NDArray[np.int64], NDArray[np.int64] | tuple[str, ...] | None]:
-    """SparseRows in the order of the names, but in numeric order where all names are integers."""
-    if ids == "text" or not names or not all(_plain(name) for name in names):
-        return edges, tuple(names)
-    numbers = np.array([int(name) for name in names], dtype=np.int64)
-    order = np.argsort(numbers, kind="stable")
-    row = np.empty(len(names), dtype=np.int64)
-    row[order] = np.arange(len(names))
-    sorted_numbers = numbers[order]
-    same = np.array_equal(sorted_numbers, np.arange(len(names)))
-    return row[edges], None if same else sorted_numbers
-
-
-def _plain(name: str) -> bool:
-    digits = name[1:] if name[:1] == "-" else name
-    return digits.isascii() and digits.isdecimal() and len(digits) <= 18 and str(int(name)) == name
-
-
-def _counted(edges: NDArray[np.int64], declared: int | None, label: str, num_nodes: int | None) -> int:
-    reach = int(edges.max()) + 1 if edges.size else 0
-    if num_nodes is not None:
-        if num_nodes < reach:
-            raise PeError(f"{parameter('num_nodes')} {num_nodes}: {label} has nodes up to {reach - 1}")
-        return num_nodes
-    if declared is not None:
-        named = len(np.unique(edges))
-        if declared > max(MANY_NODES, FAR_MORE * named):
-            raise PeError(
-                f"{label} declares {declared:,} nodes, and its edges name {named:,}; if that is right, "
-                f"give {parameter('num_nodes')} {declared}, else the number of nodes that there are"
-            )
-        return declared
-    if not edges.size:
-        raise PeError(f"{label} has no edges; {parameter('num_nodes')} N says how many nodes there are")
-    if reach <= 8 * edges.size + SOME:
-        seen = np.zeros(reach, dtype=bool)
-        seen[edges] = True
-        missing, first = reach - int(seen.sum()), int(np.argmin(seen))
-    else:
-        known = np.unique(edges)
-        missing = reach - len(known)
-        apart = np.flatnonzero(known != np.arange(len(known)))
-        first = int(apart[0]) if apart.size else len(known)
-    if missing:
-        raise PeError(
-            f"{label} has gaps: ids run to {reach - 1}, but {missing} below it do not occur, the first is {first}; "
-            f"{parameter('num_nodes')} {reach} takes them as isolated nodes, {parameter('ids')} relabel numbers those that occur"
-        )
-    return reach

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,24 +13,22 @@ from numpy.typing import NDArray
 from pe_cli.errors import PeError, parameter
 from pe_cli.files.inputs import open_input
 from pe_cli.files.sources import holds_tensors, reading_tensors, split_spec
-from pe_cli.files.text import Opened, opened, unzipped, whole_text
+from pe_cli.files.text import Opened, unzipped
+from pe_cli.process import require_memory
 from pe_cli.signature import Source
-from pe_cli.structures.datasets import GraphDataset, Options, dataset_of_tensors, read_folder
-from pe_cli.structures.edge_lists import read_edge_list
-from pe_cli.structures.forest import Forest, forest_of
-from pe_cli.structures.graph import Graph, Ids, Parallel, RawGraph, assembled
-from pe_cli.structures.graph6 import looks_like_graph6, read_graph6
-from pe_cli.structures.graph_documents import read_gml, read_graphml, read_node_link, read_pajek
-from pe_cli.structures.matrices import BANNER, from_array, from_source, read_matrix_market
-from pe_cli.structures.trees import (
-    HEAD_COLUMN,
-    read_brackets,
-    read_conllu,
-    read_heads,
-    read_json,
-    read_python,
-    sentence,
+from pe_cli.structures.datasets import EdgeOptions, GraphDataset, dataset_of_tensors, read_folder
+from pe_cli.structures.formats import (
+    BANNER,
+    from_array,
+    from_source,
+    read_gml,
+    read_graphml,
+    read_matrix_market,
+    read_node_link,
+    read_pajek,
 )
+from pe_cli.structures.graph import Graph, Ids, Parallel, RawGraph
+from pe_cli.structures.lines import looks_like_graph6, read_edge_list, read_graph6
 
 BOM = b"\xef\xbb\xbf"
 # Readers by how a file begins, spaces and the case of letters aside; anything else is an edge list.
@@ -59,6 +57,14 @@ ENDINGS = {
     ".metis": "METIS", ".tgf": "Trivial Graph Format", ".adjlist": "a list of neighbours", ".gexf": "GEXF", ".gdf": "GUESS",
     ".nt": "RDF", ".ttl": "RDF", ".lgf": "LEMON", ".hgr": "hMETIS",
 }  # fmt: skip
+BYTES_A_NODE = 64
+MANY_NODES, FAR_MORE = (
+    10_000_000,
+    100,
+)  # declared nodes are believed up to the first, or to so many times those named
+SOME = 1024  # gaps are looked for in a table of flags if ids reach no further than this beyond the edges
+# What encodings of graphs and of trees accept; on the command line a file is read.
+GraphLike: TypeAlias = Annotated[Graph | GraphDataset | NDArray[Any] | list[Any], Source.GRAPH]
 
 
 def read_graph(
@@ -92,7 +98,7 @@ def read_graph(
     PeError
         For a file that cannot be read or understood: with the line, and what would work.
     """
-    found = _read(source, Options(directed, weights, num_nodes, parallel), ids)
+    found = _read(source, EdgeOptions(directed, weights, num_nodes, parallel), ids)
     if isinstance(found, GraphDataset):
         if ids != "auto":
             raise PeError(
@@ -103,7 +109,7 @@ def read_graph(
     return assembled(raw, label, directed=directed, num_nodes=num_nodes, ids=ids, parallel=parallel)
 
 
-def _read(source: str, options: Options, ids: Ids) -> GraphDataset | tuple[RawGraph, str]:
+def _read(source: str, options: EdgeOptions, ids: Ids) -> GraphDataset | tuple[RawGraph, str]:
     """A dataset, or the edges of one graph with the name of their file."""
     path, tensor = split_spec(source)
     if os.path.isdir(path):
@@ -139,78 +145,6 @@ def _read_text(file: Opened, weights: str, ids: Ids) -> RawGraph:
     return read_edge_list(file, weights, ids == "text")
 
 
-TreeFormat: TypeAlias = Literal["auto", "brackets", "conllu", "json", "heads", "python"]
-
-TREE_READERS = {
-    "brackets": read_brackets,
-    "conllu": read_conllu,
-    "json": read_json,
-    "heads": read_heads,
-    "python": read_python,
-}
-OPENING = {"(": "brackets", "{": "json", "[": "json"}
-
-
-Traces: TypeAlias = Literal["keep", "drop"]
-
-
-def read_forest(
-    source: str,
-    *,
-    tree_format: TreeFormat = "auto",
-    skip_bad: bool = False,
-    traces: Traces = "keep",
-    values: bool = False,
-) -> Forest:
-    """Read trees from a file, or from standard input for `-`.
-
-    Formats: Penn brackets, CoNLL-U, JSON (nested objects or lists, py150's flat list), heads (one number a node, from 1,
-    0 = root), and, where the name ends in .py, Python source.
-
-    Parameters
-    ----------
-    source : path, or - for standard input.
-    tree_format : how the file is written; auto: Python by its name, others by content.
-    skip_bad : leave out sentences that are no tree, and say how many; else they are an error.
-    traces : keep or drop the leaves below -NONE-, and constituents that then hold no word.
-    values : names and constants of Python source, and the `value` of JSON leaves, are leaves of their own.
-
-    Raises
-    ------
-    PeError
-        For a file that cannot be read or understood: with line and column, and what would work.
-    """
-    with opened(source) as file:
-        text = whole_text(file)
-        label = file.label
-    name = _recognised(text, label) if tree_format == "auto" else tree_format
-    found = TREE_READERS[name](text, label, values)
-    return forest_of(found, label, skip_bad=skip_bad, drop_traces=traces == "drop")
-
-
-def _recognised(text: str, label: str) -> str:
-    if label.endswith((".py", ".py.gz")):
-        return "python"
-    start = text.lstrip()
-    if not start:
-        raise PeError(f"{label} is empty")
-    if start[0] in OPENING:
-        return OPENING[start[0]]
-    line = next((line for line in start.split("\n") if line.strip() and not line.startswith("#")), "")
-    if all(word.isdecimal() for word in line.replace(",", " ").split()):
-        return "heads"
-    if len(line.split()) > HEAD_COLUMN and line.split()[0][0].isdecimal():
-        return "conllu"
-    raise PeError(
-        f"{label} begins with {line.strip()[:30]!r}: none of {', '.join(TREE_READERS)} by its looks; {parameter('tree_format')} says which"
-    )
-
-
-# What encodings of graphs and of trees accept; on the command line a file is read.
-GraphLike: TypeAlias = Annotated[Graph | GraphDataset | NDArray[Any] | list[Any], Source.GRAPH]
-ForestLike: TypeAlias = Annotated[Forest | NDArray[Any] | list[Any], Source.FOREST]
-
-
 def as_graph(given: GraphLike) -> Graph:
     """The graph of an edge_index (2, m) of integers, or of a square matrix of weights; a Graph is returned as it is.
 
@@ -233,27 +167,104 @@ def as_graph(given: GraphLike) -> Graph:
     return assembled(raw, "edge_index", directed=False, num_nodes=None, ids="auto", parallel="sum")
 
 
-def as_forest(given: ForestLike) -> Forest:
-    """The tree of a list of heads, counted from 1 and 0 for the root, or the trees of a list of such lists.
-
-    As the lines of a .heads file; a Forest is returned as it is.
-    """
-    if isinstance(given, Forest):
-        return given
-    trees = list(given)
-    if not trees:
-        raise PeError("heads are empty: give the head of each node, counted from 1, and 0 for the root")
-    if np.ndim(trees[0]) == 0:
-        trees = [trees]
-    return forest_of(
-        (sentence(_heads(tree, number), "heads") for number, tree in enumerate(trees, 1)), "heads"
+def assembled(
+    raw: RawGraph, label: str, *, directed: bool, num_nodes: int | None, ids: Ids, parallel: Parallel
+) -> Graph:
+    """The graph, with nodes numbered from 0; errors for gaps between ids and for ids beyond `num_nodes`."""
+    if num_nodes is not None and num_nodes < 0:
+        raise PeError(f"{parameter('num_nodes')} {num_nodes}: give 0 or more")
+    edges, notes = raw.edges, list(raw.notes)
+    if raw.directed and not directed:
+        notes.append(
+            f"the file says that its edges are directed; they are read as undirected without {parameter('directed')}"
+        )
+    node_ids: NDArray[np.int64] | tuple[str, ...] | None = None
+    if raw.names is not None:
+        count = len(raw.names)
+        edges, node_ids = _named(edges, raw.names, ids)
+        if num_nodes is not None and num_nodes != count:
+            raise PeError(f"{parameter('num_nodes')} {num_nodes}: {label} names {count} nodes")
+    elif ids == "text" and edges.size:
+        raise PeError(f"{parameter('ids')} text: {label} has no names, its rows are numbers; leave it out")
+    elif ids == "relabel":
+        known = np.unique(edges)
+        edges = np.searchsorted(known, edges)
+        count = len(known)
+        node_ids = None if np.array_equal(known, np.arange(count)) else known
+        if num_nodes is not None and num_nodes != count:
+            raise PeError(
+                f"{parameter('num_nodes')} {num_nodes}: with {parameter('ids')} relabel there are the {count} nodes that occur"
+            )
+    else:
+        count = _counted(edges, raw.num_nodes, label, num_nodes)
+    require_memory(
+        count * BYTES_A_NODE,
+        f"a graph of {count:,} nodes",
+        f"give a smaller {parameter('num_nodes')} or {parameter('ids')} relabel",
+    )
+    # an edge without direction goes both ways, also for an encoding that looks at directions
+    mirrored = raw.directed is False
+    return Graph(
+        count,
+        edges,
+        raw.weights,
+        directed,
+        parallel,
+        node_ids,
+        tuple(notes),
+        mirrored,
+        weighted_by=raw.weighted_by,
     )
 
 
-def _heads(tree: Any, number: int) -> list[tuple[int, str, int]]:
-    heads = np.asarray(tree)
-    if heads.ndim != 1 or heads.dtype.kind not in "iu" or (heads < 0).any():
+def _named(
+    edges: NDArray[np.int64], names: list[str], ids: Ids
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | tuple[str, ...] | None]:
+    """Rows in the order of the names, but in numeric order where all names are integers."""
+    if ids == "text" or not names or not all(_plain(name) for name in names):
+        return edges, tuple(names)
+    numbers = np.array([int(name) for name in names], dtype=np.int64)
+    order = np.argsort(numbers, kind="stable")
+    row = np.empty(len(names), dtype=np.int64)
+    row[order] = np.arange(len(names))
+    sorted_numbers = numbers[order]
+    same = np.array_equal(sorted_numbers, np.arange(len(names)))
+    return row[edges], None if same else sorted_numbers
+
+
+def _plain(name: str) -> bool:
+    digits = name[1:] if name[:1] == "-" else name
+    return digits.isascii() and digits.isdecimal() and len(digits) <= 18 and str(int(name)) == name
+
+
+def _counted(edges: NDArray[np.int64], declared: int | None, label: str, num_nodes: int | None) -> int:
+    reach = int(edges.max()) + 1 if edges.size else 0
+    if num_nodes is not None:
+        if num_nodes < reach:
+            raise PeError(f"{parameter('num_nodes')} {num_nodes}: {label} has nodes up to {reach - 1}")
+        return num_nodes
+    if declared is not None:
+        named = len(np.unique(edges))
+        if declared > max(MANY_NODES, FAR_MORE * named):
+            raise PeError(
+                f"{label} declares {declared:,} nodes, and its edges name {named:,}; if that is right, "
+                f"give {parameter('num_nodes')} {declared}, else the number of nodes that there are"
+            )
+        return declared
+    if not edges.size:
+        raise PeError(f"{label} has no edges; {parameter('num_nodes')} N says how many nodes there are")
+    if reach <= 8 * edges.size + SOME:
+        seen = np.zeros(reach, dtype=bool)
+        seen[edges] = True
+        missing, first = reach - int(seen.sum()), int(np.argmin(seen))
+    else:
+        known = np.unique(edges)
+        missing = reach - len(known)
+        apart = np.flatnonzero(known != np.arange(len(known)))
+        first = int(apart[0]) if apart.size else len(known)
+    if missing:
         raise PeError(
-            f"heads of tree {number} are {heads.dtype} {list(heads.shape)}: whole numbers from 1 are needed, 0 for the root"
+            f"{label} has gaps: ids run to {reach - 1}, but {missing} below it do not occur, the first is {first}; "
+            f"{parameter('num_nodes')} {reach} takes them as isolated nodes, {parameter('ids')} relabel numbers those that occur"
         )
-    return [(number, "", int(head)) for head in heads]
+    return reach

@@ -1,4 +1,4 @@
-"""Readers of trees: brackets, CoNLL-U, heads, JSON, and Python source."""
+"""Trees from files (brackets, CoNLL-U, heads, JSON, Python source), and from lists of heads."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
-from pe_cli.files.text import parse_json
-from pe_cli.structures.forest import RawTree, cyclic_nodes
+from pe_cli.errors import PeError, parameter
+from pe_cli.files.text import opened, parse_json, whole_text
+from pe_cli.signature import Source
+from pe_cli.structures.forest import Forest, RawTree, cyclic_nodes, forest_of
 
 LABEL_KEYS = ("label", "type", "name", "tag", "value", "text", "token")
 CHILDREN = "children"
@@ -338,3 +340,96 @@ def _counted_from_zero(heads: list[int]) -> str:
 
 def _place(text: str, at: int) -> str:
     return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
+
+
+TreeFormat: TypeAlias = Literal["auto", "brackets", "conllu", "json", "heads", "python"]
+TREE_READERS = {
+    "brackets": read_brackets,
+    "conllu": read_conllu,
+    "json": read_json,
+    "heads": read_heads,
+    "python": read_python,
+}
+OPENING = {"(": "brackets", "{": "json", "[": "json"}
+Traces: TypeAlias = Literal["keep", "drop"]
+
+
+def read_forest(
+    source: str,
+    *,
+    tree_format: TreeFormat = "auto",
+    skip_bad: bool = False,
+    traces: Traces = "keep",
+    values: bool = False,
+) -> Forest:
+    """Read trees from a file, or from standard input for `-`.
+
+    Formats: Penn brackets, CoNLL-U, JSON (nested objects or lists, py150's flat list), heads (one number a node, from 1,
+    0 = root), and, where the name ends in .py, Python source.
+
+    Parameters
+    ----------
+    source : path, or - for standard input.
+    tree_format : how the file is written; auto: Python by its name, others by content.
+    skip_bad : leave out sentences that are no tree, and say how many; else they are an error.
+    traces : keep or drop the leaves below -NONE-, and constituents that then hold no word.
+    values : names and constants of Python source, and the `value` of JSON leaves, are leaves of their own.
+
+    Raises
+    ------
+    PeError
+        For a file that cannot be read or understood: with line and column, and what would work.
+    """
+    with opened(source) as file:
+        text = whole_text(file)
+        label = file.label
+    name = _recognised(text, label) if tree_format == "auto" else tree_format
+    found = TREE_READERS[name](text, label, values)
+    return forest_of(found, label, skip_bad=skip_bad, drop_traces=traces == "drop")
+
+
+def _recognised(text: str, label: str) -> str:
+    if label.endswith((".py", ".py.gz")):
+        return "python"
+    start = text.lstrip()
+    if not start:
+        raise PeError(f"{label} is empty")
+    if start[0] in OPENING:
+        return OPENING[start[0]]
+    line = next((line for line in start.split("\n") if line.strip() and not line.startswith("#")), "")
+    if all(word.isdecimal() for word in line.replace(",", " ").split()):
+        return "heads"
+    if len(line.split()) > HEAD_COLUMN and line.split()[0][0].isdecimal():
+        return "conllu"
+    raise PeError(
+        f"{label} begins with {line.strip()[:30]!r}: none of {', '.join(TREE_READERS)} by its looks; {parameter('tree_format')} says which"
+    )
+
+
+ForestLike: TypeAlias = Annotated[Forest | NDArray[Any] | list[Any], Source.FOREST]
+
+
+def as_forest(given: ForestLike) -> Forest:
+    """The tree of a list of heads, counted from 1 and 0 for the root, or the trees of a list of such lists.
+
+    As the lines of a .heads file; a Forest is returned as it is.
+    """
+    if isinstance(given, Forest):
+        return given
+    trees = list(given)
+    if not trees:
+        raise PeError("heads are empty: give the head of each node, counted from 1, and 0 for the root")
+    if np.ndim(trees[0]) == 0:
+        trees = [trees]
+    return forest_of(
+        (sentence(_heads(tree, number), "heads") for number, tree in enumerate(trees, 1)), "heads"
+    )
+
+
+def _heads(tree: Any, number: int) -> list[tuple[int, str, int]]:
+    heads = np.asarray(tree)
+    if heads.ndim != 1 or heads.dtype.kind not in "iu" or (heads < 0).any():
+        raise PeError(
+            f"heads of tree {number} are {heads.dtype} {list(heads.shape)}: whole numbers from 1 are needed, 0 for the root"
+        )
+    return [(number, "", int(head)) for head in heads]

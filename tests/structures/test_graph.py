@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, option_name, spelled
 from pe_cli.structures import Graph
 from pe_cli.structures.graph import components
 
@@ -47,9 +47,9 @@ def test_two_weights_of_an_edge_that_all_are_written_twice_come_to_their_mean():
 
 def test_some_edges_written_twice_are_told():
     g = graph(3, [(0, 1), (1, 0), (1, 2)])
-    assert g.doubts == (
-        "1 of 2 edges is also there the other way round: their weights are summed; --parallel first takes one",
-    )
+    assert [spelled(said, option_name) for said in g.doubts] == [
+        "1 of 2 edges is also there the other way round: their weights are summed; --parallel first takes one"
+    ]
     assert not graph(3, [(0, 1), (1, 0), (1, 2)], parallel="first").doubts
     assert not graph(3, [(0, 1), (1, 0), (1, 2)], directed=True).doubts
     assert not graph(3, [(0, 1), (1, 2), (2, 2)]).doubts

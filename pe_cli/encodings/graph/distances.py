@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.graph.members import Members, PairTable
-from pe_cli.encodings.graph.results import (
+from pe_cli.encodings.graph.members import (
+    Members,
+    PairValues,
     conductances,
     of_pairs,
     require_nodes,
     require_pairs,
+    rounded,
 )
-from pe_cli.encodings.graph.structure import degrees as node_degrees
-from pe_cli.encodings.graph.traversal import hops
-from pe_cli.encodings.graph.walks import rounded
+from pe_cli.encodings.graph.members import (
+    degrees as node_degrees,
+)
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import smallest_integer
+from pe_cli.process import step
 from pe_cli.signature import encoding
 from pe_cli.structures import GraphLike, as_graph
-from pe_cli.structures.graph import need_scipy
+from pe_cli.structures.graph import SparseRows, need_scipy
 from pe_cli.tensors import Tensors
 
 FOSTER = 1e-3  # how far a sum of shares, n - 1, may be off
 DENSE = 1000  # nodes of a component up to which lengths are found without scipy
-
-
-Preset: TypeAlias = Literal["graphormer", "dgl"]
+DistancePreset: TypeAlias = Literal["graphormer", "dgl"]
+WORD = 64
+WORDS = 16  # of a component whose nodes are all searched from at once
+WORDS_AT_ONCE = 4  # of larger ones: blocks of 256 nodes
+DEEP = 250  # levels from which lists of the nodes just reached are faster than bits
+BLOCK = 1 << 20  # pairs in a block of the search by lists
 
 
 @encoding
@@ -42,7 +49,7 @@ def shortest_path(
     unreachable: int = -1,
     virtual_node: int | None = None,
     degrees: bool = False,
-    preset: Preset | None = None,
+    preset: DistancePreset | None = None,
 ) -> Tensors:
     """The number of edges on the shortest path between every two nodes (Graphormer's spatial encoding).
 
@@ -99,7 +106,7 @@ def shortest_path(
                 f"lengths must be positive, there is one of {graph.weights.min():g}; leave out {parameter('weighted')}"
             )
         require_pairs(graph, 16, "ask for a part of the graph")
-        table = _lengths(graph.shortest_edges(), PairTable(graph, np.inf, np.float64, extra=extra))
+        table = _lengths(graph.shortest_edges(), PairValues(graph, np.inf, np.float64, extra=extra))
         none = ~np.isfinite(table.values) if limit is None else table.values > limit
         if clip is not None:
             table.values[:] = np.minimum(table.values, clip)
@@ -112,7 +119,7 @@ def shortest_path(
         numbers = [unreachable, offset, longest, *([virtual_node] if virtual_node is not None else [])]
         kind = smallest_integer(min(numbers), max(numbers))
         require_pairs(graph, np.dtype(kind).itemsize, "ask for a part of the graph")
-        table = PairTable(graph, unreachable, kind, extra=extra, clip=clip, offset=offset)
+        table = PairValues(graph, unreachable, kind, extra=extra, clip=clip, offset=offset)
         links = graph.links()
         hops(Members(links), links, limit, table)
         largest = table.largest
@@ -122,9 +129,8 @@ def shortest_path(
     facts: dict[str, Any] = {"pairs_without_path": without}
     if not graph.several and table.filled:
         facts["largest"] = largest
-    found = of_pairs(graph, "distance", table, facts, ())
-    return Tensors(
-        {**found, **(node_degrees(graph, None, offset) if degrees else {})}, found.facts, found.warnings
+    return of_pairs(
+        graph, "distance", table, facts, (), node_degrees(graph, None, offset) if degrees else None
     )
 
 
@@ -167,7 +173,7 @@ def resistance_distance(graph: GraphLike, *, commute: bool = False) -> Tensors:
     adjacency = conductances(graph)
     members = Members(adjacency)
     require_pairs(graph, 40, "ask for a part of the graph")
-    table = PairTable(graph, np.inf, np.float64)
+    table = PairValues(graph, np.inf, np.float64)
     for stack in members.stacks(int(members.sizes.max(initial=1)), "resistances"):
         weights = members.dense(adjacency, stack.nodes)
         found = _resistances(weights)
@@ -180,7 +186,7 @@ def resistance_distance(graph: GraphLike, *, commute: bool = False) -> Tensors:
     return of_pairs(graph, "resistance", table, {"connected_components": members.count}, warnings)
 
 
-def _lengths(edges: Any, table: PairTable) -> PairTable:
+def _lengths(edges: Any, table: PairValues) -> PairValues:
     """The length of the shortest path; infinite where there is none."""
     members = Members(edges)
     for stack in members.stacks(DENSE, "shortest paths"):
@@ -234,3 +240,155 @@ def _resistances(weights: NDArray[np.float64]) -> NDArray[np.float64]:
             f"resistances in float64: scale them, or {parameter('weights')} none"
         )
     return np.asarray(distance / unit)
+
+
+def hops(members: Members, links: SparseRows, limit: int | None, table: PairValues) -> None:
+    """Write the number of edges on a shortest path into `table` where there is one of at most `limit` edges.
+
+    Each node has the set of those that it reaches, a bit for each: it grows by the sets of its neighbours, all in one
+    sweep over the edges. How often a bit was not there yet is the distance, counted bit by bit as well.
+    """
+    single = members.order[members.starts[:-1][members.sizes == 1]]
+    table.put_where(single[:, None], single[:, None], np.zeros((len(single), 1, 1), dtype=np.int64))
+    classes = -(-members.sizes // WORD)
+    done = len(single)
+    for words in np.unique(classes[(members.sizes > 1) & (classes <= WORDS)]).tolist():
+        own = np.flatnonzero((classes == words) & (members.sizes > 1))
+        at_once = max(1, BLOCK // (words * WORD) ** 2)
+        for start in range(0, len(own), at_once):
+            part = own[start : start + at_once]
+            _small(members, links, part, words, limit, table)
+            done += int(members.sizes[part].sum())
+            step("breadth-first search", done, len(members.labels))
+    for component in np.flatnonzero(classes > WORDS).tolist():
+        nodes = members.nodes(component)
+        inner = members.block(links, nodes)
+        search = _by_lists if _depth(inner) > DEEP else _by_bits
+        for rows, columns, distance in search(inner, limit):
+            table.put_where(nodes[rows], nodes[columns], distance)
+            done += distance.size // len(nodes)
+            step("breadth-first search", done, len(members.labels))
+
+
+def _small(
+    members: Members,
+    links: SparseRows,
+    components: NDArray[np.int64],
+    words: int,
+    limit: int | None,
+    table: PairValues,
+) -> None:
+    """All pairs of components of at most `words` x 64 nodes."""
+    lengths = members.sizes[components]
+    begin = np.cumsum(lengths) - lengths
+    nodes = members.order[
+        np.repeat(members.starts[components] - begin, lengths) + np.arange(int(lengths.sum()))
+    ]
+    inner = links.block(nodes, members.place)
+    columns = inner.columns + np.repeat(np.repeat(begin, lengths), np.diff(inner.starts))
+    targets = members.place[nodes]
+    counts, reached = _counts(
+        SparseRows(inner.starts, columns, inner.values), np.arange(len(nodes)), targets, words, limit
+    )
+    for size in np.unique(lengths).tolist():
+        which = np.flatnonzero(lengths == size)
+        rows = begin[which][:, None] + np.arange(size)
+        table.put_where(nodes[rows], nodes[rows], counts[rows][:, :, :size], reached[rows][:, :, :size])
+
+
+def _by_bits(
+    links: SparseRows, limit: int | None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]]:
+    """Blocks of distances from all nodes to 256 of them; -1 where there is no path."""
+    everyone = np.arange(links.size)
+    at_once = WORDS_AT_ONCE * WORD
+    for start in range(0, links.size, at_once):
+        targets = np.arange(start, min(start + at_once, links.size))
+        counts, reached = _counts(links, targets, targets - start, WORDS_AT_ONCE, limit)
+        distance = np.where(reached, counts, -1)[:, : len(targets)]
+        yield everyone, targets, distance
+
+
+def _counts(
+    links: SparseRows,
+    targets: NDArray[np.int64],
+    bits: NDArray[np.int64],
+    words: int,
+    limit: int | None,
+) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+    """(n, words x 64) the distance of each node to the target of each bit, and whether there is a path.
+
+    `bits` are the numbers of the `targets`; several may share a bit if no path joins them.
+    """
+    reach = np.zeros((links.size, words), dtype=np.uint64)
+    reach[targets, bits // WORD] = np.uint64(1) << (bits % WORD).astype(np.uint64)
+    going = np.flatnonzero(np.diff(links.starts) > 0)
+    starts = links.starts[going]
+    planes: list[NDArray[np.uint64]] = []
+    level = 0
+    while limit is None or level < limit:
+        if not going.size:
+            break
+        onwards = reach.copy()
+        onwards[going] |= np.bitwise_or.reduceat(reach[links.columns], starts, axis=0)
+        if np.array_equal(onwards, reach):
+            break
+        carry = ~reach
+        for plane in planes:
+            carry, plane[...] = plane & carry, plane ^ carry
+        if carry.any():
+            planes.append(carry)
+        reach = onwards
+        level += 1
+    counts = np.zeros((links.size, words * WORD), dtype=np.int16)
+    for power, plane in enumerate(planes):
+        counts += _unpacked(plane).astype(np.int16) << power
+    return counts, _unpacked(reach).astype(bool)
+
+
+def _unpacked(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    return np.unpackbits(words.astype("<u8", copy=False).view(np.uint8), axis=1, bitorder="little")
+
+
+def _depth(links: SparseRows) -> int:
+    """The largest distance from the first node, a lower bound of that between any two."""
+    distance = np.full((1, links.size), -1, dtype=np.int32)
+    _search(links, distance, 0, links.size)
+    return int(distance.max())
+
+
+def _by_lists(
+    links: SparseRows, limit: int | None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]]:
+    """Blocks of distances from some nodes to all, by lists of the nodes just reached; -1 where there is no path."""
+    n = links.size
+    at_once = max(1, BLOCK // n)
+    for start in range(0, n, at_once):
+        rows = np.arange(start, min(start + at_once, n))
+        distance = np.full((len(rows), n), -1, dtype=np.int32)
+        _search(links, distance, start, n if limit is None else limit)
+        yield rows, np.arange(n), distance
+
+
+def _search(links: SparseRows, distance: NDArray[np.int32], first: int, limit: int) -> None:
+    """Fill `distance` (b, n), -1 so far, from the nodes first, first + 1, …"""
+    n = links.size
+    flat, mark = distance.reshape(-1), np.empty(distance.size, dtype=np.int32)
+    degree = np.diff(links.starts)
+    origin = np.arange(len(distance)) * n
+    node = np.arange(first, first + len(distance))
+    flat[origin + node] = 0
+    for level in range(1, limit + 1):
+        count = degree[node]
+        edge = np.repeat(links.starts[node] - np.cumsum(count) + count, count) + np.arange(count.sum())
+        origin, node = np.repeat(origin, count), links.columns[edge]
+        place = origin + node
+        new = np.flatnonzero(flat[place] < 0)
+        if not new.size:
+            return
+        origin, node, place = origin[new], node[new], place[new]
+        flat[place] = level
+        # a node reached along several edges goes on once: the edge that wrote last
+        mark[place] = np.arange(len(place))
+        once = mark[place] == np.arange(len(place))
+        origin, node = origin[once], node[once]

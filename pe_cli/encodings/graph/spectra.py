@@ -16,17 +16,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.graph import solvers
+from pe_cli.encodings.graph.hermitian import (
+    EPS,
+    Hermitian,
+    Reals,
+    Vectors,
+    by_incidence,
+    canonical_basis,
+    edge_sums,
+    part_from_null_vector,
+    refined,
+    spread_weights,
+)
 from pe_cli.encodings.graph.members import Members, Stack
-from pe_cli.encodings.graph.refine import refined
-from pe_cli.encodings.graph.solvers import EPS, Hermitian, Reals, Solver, Vectors, canonical_basis
+from pe_cli.encodings.graph.solvers import Solver
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.process import require_memory
 from pe_cli.structures import Graph
 
 Multiplet: TypeAlias = Literal["warn", "extend", "error"]
-Order: TypeAlias = NDArray[np.int64]
-# Columns (f, s) of unit length, their eigenvalues (f,) and nodes (f, s) to columns in the scale that is asked for.
-Finish: TypeAlias = Callable[[Vectors, Reals, Order], Vectors]
+Integers: TypeAlias = NDArray[np.int64]
+# SpectralColumns (f, s) of unit length, their eigenvalues (f,) and nodes (f, s) to columns in the scale that is asked for.
+Finish: TypeAlias = Callable[[Vectors, Reals, Integers], Vectors]
 
 MOST_WHOLE = 6000  # nodes of a component up to which all eigenpairs are computed if need be
 SMALL = 64  # nodes up to which a component is solved whole, whatever solver is asked for
@@ -40,7 +51,7 @@ NEAR = 1e-12  # eps / gap above which columns are always refined
 
 
 @dataclass
-class Solved:
+class SolvedStack:
     """The smallest eigenpairs of components of one size, null vectors left out; ascending.
 
     Column `skipped + j` of `vectors` (b, s, r) belongs to `values` (b, j). Where these are all eigenvectors, `matrices`
@@ -58,7 +69,7 @@ class Solved:
     complete: bool = True
 
 
-class Columns(NamedTuple):
+class SpectralColumns(NamedTuple):
     """The columns of an encoding, with what there is to say about them.
 
     `values` (graphs, K), `vectors` (n, K) and `found` (graphs,), the number of columns that there are. `multiplicities`
@@ -96,12 +107,12 @@ class Spectra:
         self.solved = [self._stack(stack) for stack in self.members.stacks(most, "components")]
         self.solved += [self._large(stack) for stack in self.members.larger(most)]
 
-    def with_null_vector(self) -> Order:
+    def with_null_vector(self) -> Integers:
         """The components that have a null vector, in order."""
         assert self.matrix.null is not None
         return np.flatnonzero(self.matrix.null[self.members.first_nodes])
 
-    def _stack(self, stack: Stack) -> Solved:
+    def _stack(self, stack: Stack) -> SolvedStack:
         nodes, size = stack.nodes, stack.size
         diagonal = self.matrix.diagonal[nodes]
         null = None if self.matrix.null is None else self.matrix.null[nodes]
@@ -110,26 +121,28 @@ class Spectra:
         if size == 1:
             one = np.ones((len(nodes), 1, 1), dtype=self.matrix.dtype)
             values = diagonal[:, skipped:]
-            return Solved(stack, values, one, skipped, np.zeros_like(values), np.zeros_like(values), None)
+            return SolvedStack(
+                stack, values, one, skipped, np.zeros_like(values), np.zeros_like(values), None
+            )
         self.solvers.add("dense")
         matrices = self.members.dense(self.matrix.off, nodes)
         matrices[:, np.arange(size), np.arange(size)] = diagonal
         values, vectors = np.linalg.eigh(matrices)
         if null is not None:
-            solvers.part_from_null_vector(matrices, null, values, vectors)
+            part_from_null_vector(matrices, null, values, vectors)
         else:
             values[np.abs(values) <= solvers.TIE * norm] = 0
         doubt, unit = (np.repeat(share * norm, size, axis=1) for share in (solvers.TIE, EPS))
         if self.matrix.combinatorial:
-            for item in np.flatnonzero(solvers.spread_weights(matrices)):
-                found = solvers.by_incidence(matrices[item])
+            for item in np.flatnonzero(spread_weights(matrices)):
+                found = by_incidence(matrices[item])
                 if found is not None:
                     values[item], vectors[item], doubt[item], unit[item] = found
-        return Solved(
+        return SolvedStack(
             stack, values[:, skipped:], vectors, skipped, doubt[:, skipped:], unit[:, skipped:], matrices
         )
 
-    def _large(self, stack: Stack) -> Solved:
+    def _large(self, stack: Stack) -> SolvedStack:
         nodes = stack.nodes[0]
         null = None if self.matrix.null is None else self.matrix.null[nodes]
         if null is not None:
@@ -142,7 +155,7 @@ class Spectra:
         pairs = solvers.smallest(part, self.count, self.solver)
         self.solvers.add(pairs.solver)
         doubt = solvers.RELATIVE_TIE * np.abs(pairs.values) + solvers.TIE * bound
-        return Solved(
+        return SolvedStack(
             stack,
             pairs.values[None],
             pairs.vectors[None],
@@ -153,7 +166,9 @@ class Spectra:
             pairs.complete,
         )
 
-    def columns(self, k: int, trivial: Order, multiplet: Multiplet, finish: Finish | None = None) -> Columns:
+    def columns(
+        self, k: int, trivial: Integers, multiplet: Multiplet, finish: Finish | None = None
+    ) -> SpectralColumns:
         """The null vectors of the components `trivial`, then the smallest other eigenpairs; k in all of each graph."""
         rank = _ranks(self.groups[trivial])
         trivial, rank = trivial[rank < k], rank[rank < k]
@@ -176,7 +191,7 @@ class Spectra:
                 miss = max(miss, self._residual(nodes, rows, exact))
             vectors[nodes, own.rank[:, None]] = finish(rows, exact, nodes) if finish else rows
             values[own.group, own.rank] = exact
-        return Columns(
+        return SpectralColumns(
             values,
             vectors,
             found,
@@ -186,7 +201,7 @@ class Spectra:
             miss / (self.matrix.bound or 1.0),
         )
 
-    def _residual(self, nodes: Order, rows: Vectors, values: Reals) -> float:
+    def _residual(self, nodes: Integers, rows: Vectors, values: Reals) -> float:
         """The largest norm of L v - λ v."""
         misses = [0.0]
         for own, row, value in zip(nodes, rows, values.tolist(), strict=True):
@@ -203,7 +218,7 @@ class _Choice:
     those of its components, and each keeps its own.
     """
 
-    def __init__(self, spectra: Spectra, wanted: Order, multiplet: Multiplet) -> None:
+    def __init__(self, spectra: Spectra, wanted: Integers, multiplet: Multiplet) -> None:
         self._solved = spectra.solved
         pieces: list[tuple[NDArray[Any], ...]] = []
         most = int(wanted.max(initial=0))
@@ -274,7 +289,7 @@ class _Choice:
         sizes = np.bincount(self.space)[np.unique(self.space[self._chosen])].tolist()
         return [*([len(spectra.with_null_vector())] if trivial else []), *sizes]
 
-    def by_stack(self, before: Order) -> list[_Part]:
+    def by_stack(self, before: Integers) -> list[_Part]:
         """The chosen columns of each stack, parted by the dimension of the eigenspace within the component."""
         joint = np.flatnonzero(
             np.concatenate([[True], (np.diff(self.space) != 0) | (np.diff(self.component) != 0)])
@@ -307,13 +322,13 @@ class _Choice:
 class _Part:
     """Chosen columns of one stack, all of eigenspaces of one dimension that begin at `first` (f,)."""
 
-    solved: Solved
-    member: Order
-    place: Order
-    first: Order
+    solved: SolvedStack
+    member: Integers
+    place: Integers
+    first: Integers
     dimension: int
-    group: Order
-    rank: Order
+    group: Integers
+    rank: Integers
 
     def rows(self, finish: Finish | None, combinatorial: bool) -> tuple[Vectors, Reals]:
         """(f, s) the unit columns as rows, without the noise of the solver; and their eigenvalues (f,)."""
@@ -325,7 +340,7 @@ class _Part:
         noise = self._noise()
         rows = self._single(noise, finish, nodes, values) if self.dimension == 1 else self._bases(noise)
         if solved.matrices is not None and combinatorial:
-            values = solvers.edge_sums(solved.matrices, self.member, rows)
+            values = edge_sums(solved.matrices, self.member, rows)
         return rows, values
 
     def _noise(self) -> Reals:
@@ -346,11 +361,11 @@ class _Part:
         unit = self.solved.unit[self.member, self.place]
         return np.asarray(np.divide(unit, gap, out=np.ones_like(unit), where=gap > unit), dtype=np.float64)
 
-    def _columns(self, which: Order, offset: int = 0) -> Vectors:
+    def _columns(self, which: Integers, offset: int = 0) -> Vectors:
         column = self.solved.skipped + self.first[which] + offset
         return np.asarray(self.solved.vectors[self.member[which], :, column])
 
-    def _refined(self, which: Order, rows: Vectors) -> Vectors:
+    def _refined(self, which: Integers, rows: Vectors) -> Vectors:
         solved = self.solved
         if solved.matrices is None:
             return rows
@@ -367,7 +382,7 @@ class _Part:
             rows,
         )
 
-    def _single(self, noise: Reals, finish: Finish | None, nodes: Order, values: Reals) -> Vectors:
+    def _single(self, noise: Reals, finish: Finish | None, nodes: Integers, values: Reals) -> Vectors:
         # a complex column has its phase before its noise is looked at
         rows = canonical_basis(self._columns(np.arange(len(self.member)))[:, :, None], 1)[:, :, 0]
         near = noise > NEAR
@@ -395,7 +410,7 @@ class _Part:
         return _quiet(np.asarray(basis[inverse, :, turn]), np.minimum(SPACE_NOISE * noise, MOST_NOISE))
 
 
-def _kept(solved: Solved, most: int) -> NDArray[np.bool_]:
+def _kept(solved: SolvedStack, most: int) -> NDArray[np.bool_]:
     """(b, j) the first `most` eigenpairs of each component, and all further ones of the same eigenspace."""
     keep = np.zeros_like(solved.values, dtype=bool)
     keep[:, :most] = True
@@ -405,7 +420,7 @@ def _kept(solved: Solved, most: int) -> NDArray[np.bool_]:
     return keep
 
 
-def _ranks(groups: Order) -> Order:
+def _ranks(groups: Integers) -> Integers:
     """The place of each entry within its group; `groups` ascend."""
     if not groups.size:
         return np.zeros(0, dtype=np.int64)

@@ -9,19 +9,19 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.graph.results import of_nodes, require_nodes, require_weights, unweighted
-from pe_cli.encodings.graph.solvers import (
+from pe_cli.encodings.graph.hermitian import (
     Hermitian,
     Isolated,
     Reals,
-    Solver,
     Vectors,
     alone,
     laplacian_matrix,
     magnetic_matrix,
     one_way_pairs,
 )
-from pe_cli.encodings.graph.spectra import MOST_WHOLE, Columns, Finish, Multiplet, Order, Spectra
+from pe_cli.encodings.graph.members import of_nodes, require_nodes, require_weights, unweighted
+from pe_cli.encodings.graph.solvers import Solver
+from pe_cli.encodings.graph.spectra import MOST_WHOLE, Finish, Integers, Multiplet, Spectra, SpectralColumns
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.numerics.randomness import uniform_rows
 from pe_cli.signature import Floats, encoding
@@ -58,10 +58,10 @@ Drop: TypeAlias = Literal["zeros", "first", "none"]
 Parted: TypeAlias = Literal["joint", "each"]
 Potential: TypeAlias = Literal["absolute", "relative"]
 MagneticNorm: TypeAlias = Literal["sym", "none"]
-Convention: TypeAlias = Literal["half", "unit"]
+MagneticConvention: TypeAlias = Literal["half", "unit"]
 Parts: TypeAlias = Literal["complex", "split"]
 
-Preset: TypeAlias = Literal["pyg", "dgl", "gps", "san"]
+LaplacianPreset: TypeAlias = Literal["pyg", "dgl", "gps", "san"]
 
 # The conventions of libraries: AddLaplacianEigenvectorPE of PyTorch Geometric, lap_pe of DGL (`laplacian_pe`), GraphGPS
 # (compute_posenc_stats, its default laplacian_norm), SAN (data/molecules.py). All but the first ignore weights.
@@ -92,7 +92,7 @@ def laplacian(
     pad: Pad = "zero",
     solver: Solver = "auto",
     seed: int | None = None,
-    preset: Preset | None = None,
+    preset: LaplacianPreset | None = None,
 ) -> Tensors:
     """The k smallest eigenvectors of the graph Laplacian, one row a node (LapPE).
 
@@ -123,7 +123,7 @@ def laplacian(
     components : the k smallest of the whole graph, or of each component by itself (eigenvalues (components, k)).
     isolated : normalised eigenvalue of a node without edges: zero as in scipy, one as in PyG and DGL.
     multiplet : where k cuts an eigenspace: warn, extend to all of it, or refuse.
-    sign : make positive the largest entry, or the first that is not zero; or random by --seed.
+    sign : make positive the largest entry, or the first that is not zero; or random by seed.
     vec_norm : scale columns to length 1 (l2), sum 1 (l1), largest 1, or the last times pi / (2 sqrt(eigenvalue)); or rows,
         each to length 1 over its k columns.
     pad : what fills the columns that a graph of too few nodes does not have.
@@ -167,7 +167,7 @@ def laplacian(
     matrix = laplacian_matrix(adjacency, norm == "none", isolated)
     root = np.sqrt(np.where(alone(adjacency), 1.0, adjacency.row_sums())) if norm == "rw" else None
 
-    def finish(rows: Vectors, values: Reals, nodes: Order) -> Vectors:
+    def finish(rows: Vectors, values: Reals, nodes: Integers) -> Vectors:
         if root is not None:
             rows = rows / root[nodes]
             rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -220,7 +220,7 @@ def _preset(
     return {name: values.get(name, value) for name, value in given.items()}
 
 
-def _beyond_first(null: Order, spectra: Spectra) -> Order:
+def _beyond_first(null: Integers, spectra: Spectra) -> Integers:
     """The components with a null vector, without the first of each graph."""
     groups = spectra.groups[null]
     return np.asarray(null[np.concatenate([[False], groups[1:] == groups[:-1]])[: len(null)]])
@@ -234,7 +234,7 @@ def magnetic(
     q: Floats = (0.25,),
     q_mode: Potential = "absolute",
     norm: MagneticNorm = "sym",
-    convention: Convention = "half",
+    convention: MagneticConvention = "half",
     isolated: Isolated = "zero",
     multiplet: Multiplet = "warn",
     pad: Pad = "zero",
@@ -248,7 +248,7 @@ def magnetic(
 
     Tensors: eigenvectors (n, K), complex, or (n, K, 2) with real and imaginary part; eigenvalues (K,), ascending.
     Added to the node features after a layer; it belongs to one graph and does not extrapolate. Edges are taken as
-    they are written, from first to second node, with or without --directed.
+    they are written, from first to second node, whether or not the graph is read as directed.
 
     L = D - A_s ∘ exp(i Θ) (none) or I - (D^-½ A_s D^-½) ∘ exp(i Θ) (sym), Θ = 2 pi q (A - A'), D the degrees of
     A_s = (A + A')/2 (half). With convention unit A_s and A are 1 wherever there is an edge. The phase says how
@@ -334,10 +334,10 @@ def _columns(
     graph: Graph,
     matrix: Hermitian,
     k: int,
-    trivial: Order,
+    trivial: Integers,
     multiplet: Multiplet,
     finish: Finish | None,
-) -> tuple[Spectra, Columns]:
+) -> tuple[Spectra, SpectralColumns]:
     """The columns; for all of the last eigenspace with more eigenpairs, then with all that there are."""
     columns = spectra.columns(k, trivial, multiplet, finish)
     if multiplet != "extend" or not columns.open_end:
@@ -366,7 +366,7 @@ def _check_isolated(isolated: Isolated, norm: str) -> None:
         )
 
 
-def _facts(columns: Columns, more: dict[str, Any], spectra: Spectra, each: bool) -> dict[str, Any]:
+def _facts(columns: SpectralColumns, more: dict[str, Any], spectra: Spectra, each: bool) -> dict[str, Any]:
     """What there is to say of the spectrum of one graph."""
     facts: dict[str, Any] = {} if each else {"columns_found": int(columns.found[0])}
     if max(columns.multiplicities, default=1) > 1 and not each:
@@ -382,7 +382,7 @@ def _facts(columns: Columns, more: dict[str, Any], spectra: Spectra, each: bool)
     }
 
 
-def _counts(columns: Columns, k: int, spectra: Spectra) -> dict[str, Any]:
+def _counts(columns: SpectralColumns, k: int, spectra: Spectra) -> dict[str, Any]:
     """What there is to say of the spectra of several graphs, in numbers that add up."""
     return {
         "graphs_with_fewer_columns": int(np.count_nonzero(columns.found < k)),
@@ -393,7 +393,7 @@ def _counts(columns: Columns, k: int, spectra: Spectra) -> dict[str, Any]:
 
 
 def _filled(
-    columns: Columns, k: int, pad: Pad, graph: Graph, each: Spectra | None
+    columns: SpectralColumns, k: int, pad: Pad, graph: Graph, each: Spectra | None
 ) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
     """The tensors, with what stands for columns that a graph or component does not have; and what to say of it."""
     vectors, values, found = columns.vectors, columns.values, columns.found

@@ -7,11 +7,19 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.graph.members import Members, PairTable
-from pe_cli.encodings.graph.results import conductances, of_nodes, of_pairs, require_nodes, require_pairs
+from pe_cli.encodings.graph.distances import hops
+from pe_cli.encodings.graph.members import (
+    Members,
+    PairValues,
+    conductances,
+    degrees,
+    of_nodes,
+    of_pairs,
+    require_nodes,
+    require_pairs,
+    rounded,
+)
 from pe_cli.encodings.graph.solvers import TIE
-from pe_cli.encodings.graph.traversal import hops
-from pe_cli.encodings.graph.walks import rounded
 from pe_cli.errors import PeError, parameter
 from pe_cli.process import require_memory
 from pe_cli.signature import encoding
@@ -19,9 +27,8 @@ from pe_cli.structures import Graph, GraphLike, as_graph
 from pe_cli.structures.graph import SparseRows
 from pe_cli.tensors import Tensors
 
-Columns: TypeAlias = Literal["paper", "gps"]
-Form: TypeAlias = Literal["diagonal", "pairs"]
-Reals: TypeAlias = NDArray[np.float64]
+ElectrostaticColumns: TypeAlias = Literal["paper", "gps"]
+ProjectorForm: TypeAlias = Literal["diagonal", "pairs"]
 LONGEST_CYCLE = 5
 
 
@@ -60,19 +67,6 @@ def degree(graph: GraphLike, *, clip: int | None = None, offset: int = 0) -> Ten
     if clip is not None and clip < 0:
         raise PeError(f"{parameter('clip')} {clip}: give at least 0")
     return of_nodes(graph, degrees(graph, clip, offset), {}, ())
-
-
-def degrees(graph: Graph, clip: int | None = None, offset: int = 0) -> dict[str, NDArray[Any]]:
-    """in_degree and out_degree (n,)"""
-    links = graph.links()
-    found = {
-        "in_degree": np.bincount(links.columns, minlength=graph.num_nodes),
-        "out_degree": np.diff(links.starts),
-    }
-    return {
-        name: (values if clip is None else np.minimum(values, clip)).astype(np.int64) + offset
-        for name, values in found.items()
-    }
 
 
 @encoding
@@ -185,15 +179,14 @@ def dag(graph: GraphLike, *, reachable: bool = False) -> Tensors:
     if not reachable:
         return of_nodes(graph, tensors, {}, ())
     require_pairs(graph, 2, "ask for a part of the graph")
-    table = PairTable(graph, -1, np.int64 if graph.largest > 1 << 15 else np.int16)
+    table = PairValues(graph, -1, np.int64 if graph.largest > 1 << 15 else np.int16)
     hops(Members(links), links, None, table)
     table.values = (table.values >= 0).astype(np.uint8)
-    found = of_pairs(graph, "reachable", table, {}, ())
-    return Tensors({**tensors, **found}, found.facts, found.warnings)
+    return of_pairs(graph, "reachable", table, {}, (), tensors)
 
 
 @encoding
-def electrostatic(graph: GraphLike, *, columns: Columns = "paper") -> Tensors:
+def electrostatic(graph: GraphLike, *, columns: ElectrostaticColumns = "paper") -> Tensors:
     """Statistics of the potentials that unit charges at the nodes of a graph make at each other (ElstaticSE).
 
     >>> electrostatic([[0], [1]])["electrostatic"][0, :3].tolist()
@@ -267,7 +260,7 @@ def svd(graph: GraphLike, k: int) -> Tensors:
     Tensor svd (n, 2k): with A = U S V' the columns of U S^½, then those of V S^½: a node as where edges begin and as
     where they end. Their product gives the best approximation of A of rank k. Edges are taken as they are written. Each
     pair of columns is free up to one sign: the largest entry of the first is positive. Added to the node features after
-    a layer; it belongs to one graph. Columns that a graph of fewer than k nodes does not have are 0.
+    a layer; it belongs to one graph. ElectrostaticColumns that a graph of fewer than k nodes does not have are 0.
 
     Source: Hussain et al., "Global Self-Attention as a Replacement for Graph Convolution", 2022 (arXiv:2108.03348),
     section 3.4.
@@ -306,7 +299,7 @@ def svd(graph: GraphLike, k: int) -> Tensors:
 
 
 @encoding
-def eigenspaces(graph: GraphLike, k: int, *, form: Form = "diagonal") -> Tensors:
+def eigenspaces(graph: GraphLike, k: int, *, form: ProjectorForm = "diagonal") -> Tensors:
     """Projectors on the eigenspaces of the normalised Laplacian: what of eigenvectors does not depend on sign or basis.
 
     >>> eigenspaces([[0, 1, 2], [1, 2, 0]], 1)["projectors"].round(4).tolist()
@@ -341,7 +334,7 @@ def eigenspaces(graph: GraphLike, k: int, *, form: Form = "diagonal") -> Tensors
     adjacency = conductances(graph)
     if form == "pairs":
         require_pairs(graph, 8 * k, f"use a smaller {parameter('k')}")
-    table = PairTable(graph, 0.0, np.float64, (k,)) if form == "pairs" else None
+    table = PairValues(graph, 0.0, np.float64, (k,)) if form == "pairs" else None
     diagonals = np.zeros((graph.num_nodes, k))
     found = np.full((graph.num_graphs, k), np.nan)
     dimensions = np.zeros((graph.num_graphs, k), dtype=np.int64)
@@ -370,8 +363,8 @@ def eigenspaces(graph: GraphLike, k: int, *, form: Form = "diagonal") -> Tensors
     tensors |= {"dimensions": dimensions if graph.several else dimensions[0]}
     if table is None:
         return of_nodes(graph, tensors, {}, graph.doubts)
-    pairs = of_pairs(graph, "projectors", table, {}, graph.doubts)
-    return Tensors({**tensors, **pairs}, pairs.facts, pairs.warnings)
+    del tensors["projectors"]
+    return of_pairs(graph, "projectors", table, {}, graph.doubts, tensors)
 
 
 def _undirected(graph: Graph) -> SparseRows:

@@ -8,8 +8,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.graph.members import Members, PairTable
-from pe_cli.encodings.graph.results import (
+from pe_cli.encodings.graph.hermitian import Reals
+from pe_cli.encodings.graph.members import (
+    Members,
+    PairValues,
     conductances,
     in_space,
     of_nodes,
@@ -17,6 +19,7 @@ from pe_cli.encodings.graph.results import (
     require_nodes,
     require_pairs,
     require_weights,
+    rounded,
     unweighted,
 )
 from pe_cli.errors import PeError, parameter
@@ -32,14 +35,11 @@ WalkPreset: TypeAlias = Literal["pyg", "dgl", "gps"]
 PairPreset: TypeAlias = Literal["grit"]
 HeatNorm: TypeAlias = Literal["none", "sym"]
 Modes: TypeAlias = Literal["zeros", "none"]
-Reals: TypeAlias = NDArray[np.float64]
 
 DENSE = 1000  # nodes of a component up to which powers are plain matrices
 BLOCK = 1 << 22  # numbers held for a block of rows of a power
 PILOT = 64  # rows of the first block, which shows how far the powers fill up
 FULL = 0.1  # share of non-zeros from which a block of rows is held as a plain matrix
-HALFWAY_BITS = 268435457.0  # 2^28 + 1: Veltkamp's splitting keeps 53 - 28 bits
-LAST_BITS = 2.0**-45
 
 
 @encoding
@@ -178,7 +178,7 @@ def rrwp(
     blocks = _pairs_of_walks(members, adjacency, steps, ppr or ())
     if form == "dense":
         require_pairs(graph, 8 * width, f"use fewer {parameter('steps')}")
-        table = PairTable(graph, 0.0, np.float64, (width,))
+        table = PairValues(graph, 0.0, np.float64, (width,))
         for rows, columns, block in blocks:
             table.put(rows, columns, block)
         return of_pairs(graph, "rrwp", table, {}, graph.doubts)
@@ -275,18 +275,6 @@ def heat_kernel(
         warnings += ("the graph is directed: this is the diffusion of (A + A')/2",)
     table = rounded(table) * factors
     return of_nodes(graph, {"heat_kernel": table}, {"zero_eigenvalues": members.count}, warnings)
-
-
-def rounded(values: Reals) -> Reals:
-    """The values, those next to a number of 25 bits made equal to it.
-
-    Such numbers lie halfway between two of float32, where the last bit of a float64, which differs from processor to
-    processor, would decide. Fractions with powers of 2, as probabilities of walks often are, are such numbers exactly.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        scaled = HALFWAY_BITS * values
-        near = scaled - (scaled - values)
-    return np.where(np.abs(values - near) <= LAST_BITS * np.abs(values), near, values)
 
 
 def _taken(steps: int | None, times: Ints | None, ppr: Floats | None) -> Sequence[int]:

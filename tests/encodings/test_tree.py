@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from pe_cli.encodings.tree.nodes import dependency, tree
+from pe_cli.encodings.tree import dependency, tree
 from pe_cli.errors import PeError
 from pe_cli.structures import Forest
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from pe_cli.encodings.graph import distances, traversal, walks
+from pe_cli.encodings.graph import distances, walks
 from pe_cli.encodings.graph.distances import resistance_distance, shortest_path
 from pe_cli.encodings.graph.walks import heat_kernel, random_walk, rrwp
 from pe_cli.errors import PeError
@@ -55,7 +55,7 @@ def test_random_walk_known_cases():
 
 @pytest.mark.parametrize("directed", [False, True])
 def test_shortest_paths_against_networkx(monkeypatch, directed):
-    monkeypatch.setattr(traversal, "BLOCK", 1000)
+    monkeypatch.setattr(distances, "BLOCK", 1000)
     g = random_graph(120, 3, seed=4, directed=directed)
     made = (nx.DiGraph if directed else nx.Graph)()
     made.add_nodes_from(range(120))
