@@ -342,7 +342,7 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
-        from pe_cli.files.provenance import jsonable
+        from pe_cli.files.text import jsonable
 
         plain: dict[str, Any] = jsonable(self._fields)
         return plain

@@ -12,11 +12,10 @@ from pe_cli.commands.options import Force, Json, Plot, Quiet
 from pe_cli.diff.compare import Report, compare_sources
 from pe_cli.diff.metrics import Tolerance
 from pe_cli.errors import PeError
-from pe_cli.files import provenance
 from pe_cli.files.sources import Source, open_source, split_spec
+from pe_cli.files.text import canonical, jsonable
 from pe_cli.process import refuse_input, step
-from pe_cli.render.console import tell
-from pe_cli.render.progress import shown
+from pe_cli.render.console import shown, tell
 
 DRAWN_ROWS = 512
 SOURCE_HELP = "FILE, FILE:TENSOR, or - (stdin)."
@@ -84,7 +83,7 @@ def diff_command(
         if plot:
             _plot(report, plot, force)
     if json:
-        print(provenance.canonical(provenance.jsonable(report.as_dict())))
+        print(canonical(jsonable(report.as_dict())))
     elif not quiet or not report.equal:
         from pe_cli.render.difference import show
 
@@ -108,7 +107,7 @@ def _progress(a: Source, b: Source) -> Callable[[int], None]:
 def _plot(report: Report, path: str, force: bool) -> None:
     from pe_cli.diff.operands import spread
     from pe_cli.render.difference import sentence
-    from pe_cli.render.plot import plot_difference
+    from pe_cli.render.plots import plot_difference
 
     for pair in report.pairs:
         if pair.sides is not None and pair.same_shape and not pair.equal:

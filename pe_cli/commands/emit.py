@@ -10,11 +10,11 @@ from typing import Any
 
 from pe_cli.commands.options import Output
 from pe_cli.errors import PeError
-from pe_cli.files import open_sink, provenance
 from pe_cli.files.base import NoSuchTypeError, default_format
+from pe_cli.files.sinks import open_sink
+from pe_cli.files.text import canonical, jsonable, metadata
 from pe_cli.process import size, step
-from pe_cli.render.console import tell
-from pe_cli.render.progress import shown
+from pe_cli.render.console import shown, tell
 from pe_cli.tables import Table
 
 SCHEMA = "pe.gen/1"
@@ -52,18 +52,18 @@ def emit(request: Request) -> None:
     if not writes and output.format:
         raise PeError(f"--format {output.format}: nothing is written to a terminal; give -o FILE or a pipe")
     if output.plot:
-        from pe_cli.render.plots.canvas import require_picture
+        from pe_cli.render.plots.drawing import require_picture
 
         require_picture(output.plot, force=output.force, beside=output.output)
     if writes:
         with shown(quiet=output.quiet):
             write(request)
     if output.plot:
-        from pe_cli.render.plot import plot_table
+        from pe_cli.render.plots import plot_table
 
         plot_table(request, output.plot)
     if output.json:
-        print(provenance.canonical(report(request)))
+        print(canonical(report(request)))
     if not output.quiet:
         for remark, indent in request.remarks:
             tell(remark, indent=indent)
@@ -81,7 +81,7 @@ def write(request: Request) -> None:
     """Stream the table into its file, or into stdout."""
     table, output = request.table, request.output
     facts = {name: value for name, value in table.facts.items() if name not in MEASURED}
-    about = provenance.metadata(request.command, request.encoding, request.parameters, facts)
+    about = metadata(request.command, request.encoding, request.parameters, facts)
     specs = list(table.specs.values())
     if table.nbytes >= LARGEST_FILE:
         raise PeError(
@@ -119,9 +119,9 @@ def report(request: Request) -> dict[str, Any]:
         "schema": SCHEMA,
         "encoding": request.encoding,
         "command": request.command,
-        "parameters": provenance.jsonable({n: v for n, v in request.parameters.items() if v is not None}),
+        "parameters": jsonable({n: v for n, v in request.parameters.items() if v is not None}),
         "origins": dict(request.origins),
-        "facts": provenance.jsonable(table.facts),
+        "facts": jsonable(table.facts),
         "warnings": [*table.warnings, *request.warnings],
         **request.more,
         "output": request.output.output,

@@ -207,7 +207,7 @@ def extend_command(
     )
     target = Target(output, format, force, json, quiet, dry_run, plot)
     if plot:
-        from pe_cli.render.plots.canvas import require_picture
+        from pe_cli.render.plots.drawing import require_picture
 
         require_picture(plot, force=force, beside=output)
     if scaling is not None:
@@ -264,9 +264,9 @@ def _extend_file(spec: str, request: ResizeRequest, target: Target, config: str 
 
     from pe_cli.extend import containers, report
     from pe_cli.extend.plan import make_plan
-    from pe_cli.files import provenance
     from pe_cli.files.sources import open_source, split_spec
-    from pe_cli.render.progress import shown
+    from pe_cli.files.text import canonical, metadata
+    from pe_cli.render.console import shown
 
     path, named = split_spec(spec)
     if named is not None:
@@ -277,10 +277,10 @@ def _extend_file(spec: str, request: ResizeRequest, target: Target, config: str 
     made: dict[str, Any] = {}
     seen: list[Any] = []
     with open_source(path) as source, shown(quiet=target.quiet):
-        text = "" if model is None else provenance.canonical(model.data)
+        text = "" if model is None else canonical(model.data)
         plan = make_plan(source.tensors, request, model, source.label, text)
         command = shlex.join(command_words(spec, request, config))
-        about = provenance.metadata(command, "extend", _parameters(request), {})
+        about = metadata(command, "extend", _parameters(request), {})
         if target.plot:
             plan.watch_first(_watch(seen, target.plot))
         if target.writes:
@@ -317,7 +317,7 @@ def _watch(seen: list[Any], plot: str) -> Any:
 def _plot(seen: list[Any], target: Target) -> None:
     """The first table before and after, in the picture that was asked for."""
     if target.plot:
-        from pe_cli.render.plot import plot_extension
+        from pe_cli.render.plots import plot_extension
 
         before, after = seen[-1]
         plot_extension(before, after, target.plot, target.force)
@@ -353,8 +353,8 @@ def _stretch(source: str, asked: Scaling, target: Target) -> None:
     """A rotary model for a longer context: a new folder or configuration, or the options of llama.cpp."""
     from pe_cli.extend.folder import stretch_folder, stretched_text
     from pe_cli.extend.rotary import gguf_flags, stretch_model
-    from pe_cli.files import provenance
     from pe_cli.files.atomic import open_output
+    from pe_cli.files.text import canonical, jsonable
     from pe_cli.models.read import is_gguf
     from pe_cli.render.console import tell
 
@@ -369,7 +369,7 @@ def _stretch(source: str, asked: Scaling, target: Target) -> None:
     files: list[Any] = []
     out = None if target.output == "-" else target.output
     if target.plot:
-        from pe_cli.render.plot import plot_stretch
+        from pe_cli.render.plots import plot_stretch
 
         plot_stretch(found, target.plot, target.force)
     if is_gguf(source):
@@ -401,7 +401,7 @@ def _stretch(source: str, asked: Scaling, target: Target) -> None:
             "files": [change.json() for change in files],
             "notes": list(found.notes),
         }
-        print(provenance.canonical(provenance.jsonable(record)))
+        print(canonical(jsonable(record)))
     if not target.quiet:
         said = [line for change in files for line in change.lines()]
         for line in (*found.lines(), *said, *(f"pe: note: {note}" for note in found.notes)):
@@ -410,7 +410,7 @@ def _stretch(source: str, asked: Scaling, target: Target) -> None:
 
 def _extend_folder(path: str, request: ResizeRequest, target: Target, config: str | None, link: bool) -> None:
     from pe_cli.extend.folder import extend_folder
-    from pe_cli.files import provenance
+    from pe_cli.files.text import metadata
 
     if target.output is None and not target.dry_run:
         raise PeError(
@@ -421,7 +421,7 @@ def _extend_folder(path: str, request: ResizeRequest, target: Target, config: st
     if config is not None:
         raise PeError("a folder brings its own config.json; --config is for single files")
     command = shlex.join(command_words(path, request))
-    about = provenance.metadata(command, "extend", _parameters(request), {})
+    about = metadata(command, "extend", _parameters(request), {})
     seen: list[Any] = []
     result = extend_folder(
         Path(path),
@@ -496,7 +496,7 @@ def _parameters(request: ResizeRequest) -> dict[str, Any]:
 def _tell(command: str, target: Target, reports: Any, buffers: Any, notes: list[str], files: Any) -> None:
     changed = [{"tensor": b.old.name, "what": b.what, "shape": list(b.new.shape)} for b in buffers]
     if target.json:
-        from pe_cli.files import provenance
+        from pe_cli.files.text import canonical, jsonable
 
         record = {
             "schema": SCHEMA,
@@ -507,7 +507,7 @@ def _tell(command: str, target: Target, reports: Any, buffers: Any, notes: list[
             "files": None if files is None else [change.json() for change in files],
             "notes": notes,
         }
-        print(provenance.canonical(provenance.jsonable(record)))
+        print(canonical(jsonable(record)))
     if not target.quiet:
         from pe_cli.render.extend import show
 

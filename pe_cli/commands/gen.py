@@ -20,7 +20,7 @@ from pe_cli.files.sources import load_array, load_positions
 from pe_cli.numerics.dtypes import dtype_name
 from pe_cli.parallel import Run, mapping
 from pe_cli.process import require_memory
-from pe_cli.render.progress import shown
+from pe_cli.render.console import shown
 from pe_cli.signature import Source
 from pe_cli.tables import PairTable, RowTable, Table, WholeTable
 from pe_cli.tensors import Tensors

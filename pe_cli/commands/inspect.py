@@ -10,8 +10,8 @@ import typer
 
 from pe_cli.commands.options import Force, Json, Plot, TensorKey
 from pe_cli.errors import PeError
-from pe_cli.files import provenance
 from pe_cli.files.sources import open_source, split_spec
+from pe_cli.files.text import canonical, jsonable
 from pe_cli.inspect import describe_checkpoint
 from pe_cli.inspect.contents import FileReport, look_at
 from pe_cli.process import DIFFERENT
@@ -86,7 +86,7 @@ def inspect_command(
     model = None if named else _model_of_gguf(source)
     if json:
         said = report.as_dict() | ({"model": model} if model else {})
-        print(provenance.canonical(provenance.jsonable(said)))
+        print(canonical(jsonable(said)))
     else:
         from pe_cli.render.inspection import show_file
 
@@ -143,11 +143,11 @@ def _inspect_model(
     report["tensors"] = tensors
     report["findings"] = found
     if plot:
-        from pe_cli.render.plot import plot_model
+        from pe_cli.render.plots import plot_model
 
         plot_model(report, plot, force=force)
     if json:
-        print(provenance.canonical(provenance.jsonable(report)))
+        print(canonical(jsonable(report)))
     else:
         from pe_cli.render.models import show_model
 
@@ -173,7 +173,7 @@ def _position_tensors(folder: Path) -> list[dict[str, Any]]:
 
 
 def _plot(report: FileReport, path: str, force: bool) -> None:
-    from pe_cli.render.plot import plot_tensors
+    from pe_cli.render.plots import plot_tensors
 
     shown: dict[str, Any] = {t.spec.name: t.values for t in report.tensors if t.values is not None}
     why = [t.not_read for t in report.tensors if t.not_read is not None]

@@ -14,10 +14,10 @@ from pe_cli.extend import stream
 from pe_cli.extend.plan import ExtensionPlan
 from pe_cli.extend.report import TableReport
 from pe_cli.extend.table import TableChange
-from pe_cli.files import open_sink
 from pe_cli.files.atomic import OpenOutput, open_output
 from pe_cli.files.base import READABLE, default_format, shown
 from pe_cli.files.safetensors import SafetensorsReader
+from pe_cli.files.sinks import open_sink
 from pe_cli.files.sources import Source
 from pe_cli.files.torch import EXTENSIONS, TorchReader
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY

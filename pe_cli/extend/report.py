@@ -15,8 +15,8 @@ from pe_cli.extend.find import PositionAxes, times
 from pe_cli.extend.presets import REGENERATE, ResizeRequest
 from pe_cli.extend.weights import FRESH
 from pe_cli.files.base import shown
-from pe_cli.files.provenance import made_by
 from pe_cli.files.sources import Source
+from pe_cli.files.text import made_by
 
 LAGS = (1, 2, 4)
 BLOCK = 1 << 16  # elements

@@ -25,8 +25,7 @@ from pe_cli.extend.plan import Change, ExtensionPlan
 from pe_cli.extend.report import TableReport
 from pe_cli.extend.table import TableChange
 from pe_cli.files.atomic import OpenOutput, cannot_write, open_output
-from pe_cli.files.base import as_bytes, check_memory
-from pe_cli.files.inputs import ByteInput
+from pe_cli.files.base import ByteInput, as_bytes, check_memory
 from pe_cli.files.safetensors import Header, TensorEntry, stored_dtype, write_header
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.process import step

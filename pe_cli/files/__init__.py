@@ -1,6 +1,5 @@
-"""Files of tensors: streamed in, streamed out, whole or not at all."""
+"""Files of tensors: streamed in, streamed out, whole or not at all; a module a format."""
 
-from pe_cli.files.base import Sink, TensorSpec, check_memory
-from pe_cli.files.sinks import open_sink
+from pe_cli.files.base import TensorSpec
 
-__all__ = ["Sink", "TensorSpec", "check_memory", "open_sink"]
+__all__ = ["TensorSpec"]

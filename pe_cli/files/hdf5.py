@@ -1,7 +1,11 @@
-"""`.h5`, read: contiguous datasets as raw bytes, all others through the library. Links to other files stay closed.
+"""`.h5`: contiguous datasets are raw bytes, all others are read through the library. Links to other files stay closed.
 
 The library can crash or run forever on a damaged file, where Python cannot stop it. So everything that it must parse to
 list and find the datasets is parsed in a child process first, and what it must unpack is unpacked in one.
+
+bfloat16 and float8_e5m2 are HDF5 floats of that very form: h5py gives them as float32 and float16 with the same
+values. HDF5 cannot express float8_e4m3fn (it would take values from 256 for infinities), so it is stored as uint8.
+All three have an attribute `dtype` with the name.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
@@ -19,27 +23,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.files.base import READABLE, TensorSpec, check_memory, shown
+from pe_cli.files.base import READABLE, ByteInput, FileLayout, TensorSpec, check_memory, shown
 from pe_cli.files.child import Verdict, can_fork, from_child, tried
-from pe_cli.files.hdf5_write import FLOAT_FORMS
-from pe_cli.files.inputs import ByteInput
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY, numpy_dtype
 from pe_cli.process import size
 
+# exponent bits, mantissa bits, exponent bias
+FLOAT_FORMS = {"bfloat16": (8, 7, 127), "float8_e5m2": (5, 2, 15)}
+_PAGE = 4096
 _MAX_OBJECTS = 1_000_000
 # Of names in groups that have several: of n groups, each in the one before twice, there are 2**n.
 _MAX_AGAIN = 10_000
 _CACHE = 16 << 20
 _COPIES = 3  # of what is unpacked, at most: in the library, in numpy and on its way
-_PROBE_SECONDS = 5
+_PROBE_SECONDS, _MAX_PROBE_SECONDS = 5, 120
 _PROBE_BYTES_A_SECOND = 1 << 20
-_MAX_PROBE_SECONDS = 120
 _PROBE_BYTES = 1 << 30
 _MAX_CHARACTERS = 1 << 25  # of all names together: in groups within groups each holds those before it
 _UNPACKED_BYTES_A_SECOND = 4 << 20
 # What is declared and takes no room: deflate packs at most 1032 to one, and what was never written takes none at all.
-_MAX_RATIO = 2000
-_RATIO_FROM = 16 << 20
+_MAX_RATIO, _RATIO_FROM = 2000, 16 << 20
 # What is not numbers, in words.
 _NOT_NUMBERS = {
     h5py.h5t.STRING: "strings",
@@ -90,8 +93,7 @@ class Hdf5Reader:
         self.metadata: Mapping[str, str] = {}
         self.tensors: Mapping[str, TensorSpec] = {}
         self.links: dict[str, str] = {}
-        seconds = _PROBE_SECONDS + (stream.size or 0) // _PROBE_BYTES_A_SECOND
-        seconds = min(seconds, _MAX_PROBE_SECONDS)
+        seconds = min(_PROBE_SECONDS + (stream.size or 0) // _PROBE_BYTES_A_SECOND, _MAX_PROBE_SECONDS)
         verdict = tried(self._parse, cpu_seconds=seconds, more_bytes=_PROBE_BYTES)
         if verdict is Verdict.DIED:
             raise PeError(self._died)
@@ -164,7 +166,10 @@ class Hdf5Reader:
         try:
             dataset = self._file[name]
             creation = dataset.id.get_create_plist()
-            self._refuse_elsewhere(name, creation)
+            if creation.get_layout() == h5py.h5d.VIRTUAL or creation.get_external_count():
+                raise PeError(
+                    f"{self._stream.label}: dataset {name!r} lies in other files, which are not followed; copy it with h5repack"
+                )
             offset = dataset.id.get_offset()
             stored = _raw_type(dataset, self.tensors[name])
         except PeError:
@@ -198,7 +203,7 @@ class Hdf5Reader:
                     )
                 link = way.group.get(key, getlink=True)
                 if not isinstance(link, h5py.HardLink):
-                    self.links[path] = _target(link) if link is not None else "nowhere"
+                    self.links[path] = _target(link)
                     continue
                 if len(first) > _MAX_OBJECTS:
                     raise PeError(f"{self._stream.label} has more than {_MAX_OBJECTS} HDF5 objects")
@@ -216,12 +221,6 @@ class Hdf5Reader:
                     if known:
                         self.links[path] = f"/{first[address]}"
                     yield path, child
-
-    def _refuse_elsewhere(self, name: str, creation: Any) -> None:
-        if creation.get_layout() == h5py.h5d.VIRTUAL or creation.get_external_count():
-            raise PeError(
-                f"{self._stream.label}: dataset {name!r} lies in other files, which are not followed; copy it with h5repack"
-            )
 
     def _refuse_bomb(self, spec: TensorSpec) -> None:
         """Refuse what declares far more than the file can hold, before it is made; a chunk is made whole."""
@@ -338,8 +337,9 @@ def address_of(thing: h5py.Group | h5py.Dataset) -> Any:
 
 
 def _target(link: Any) -> str:
-    """Where a soft or external link leads, as `FILE:/path` or `/path`."""
-    return f"{link.filename}:{link.path}" if isinstance(link, h5py.ExternalLink) else str(link.path)
+    """Where a soft or external link leads, as `FILE:/path` or `/path`; `nowhere` for links of other kinds."""
+    file = f"{link.filename}:" if isinstance(link, h5py.ExternalLink) else ""
+    return f"{file}{link.path}" if link is not None else "nowhere"
 
 
 def _texts(attributes: h5py.AttributeManager) -> dict[str, str]:
@@ -396,3 +396,105 @@ def _values(block: NDArray[Any], dtype: str) -> NDArray[Any]:
     if dtype in NOT_IN_NUMPY and flat.dtype.kind in "Vu":
         return flat.view(numpy_dtype(dtype))
     return flat.astype(numpy_dtype(dtype), copy=False)
+
+
+def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> FileLayout:
+    """Where HDF5 puts the elements of each dataset, and all the bytes that it writes around them.
+
+    The library writes into memory; since every dataset is allocated and none is filled, that is little.
+    """
+    memory = _Sparse()
+    with h5py.File(memory, "w", libver=("earliest", "v110")) as file:
+        for key, text in sorted(metadata.items()):
+            file.attrs[key] = text
+        offsets = {spec.name: _allocate(file, spec) for spec in specs}
+    ordered = tuple(sorted(specs, key=lambda spec: offsets[spec.name]))
+    fixed, end = [], 0
+    for spec in ordered:
+        if spec.size:
+            fixed.append((end, memory.between(end, offsets[spec.name])))
+            end = offsets[spec.name] + spec.nbytes
+    fixed.append((end, memory.between(end, memory.size)))
+    return FileLayout(tuple(fixed), offsets, ordered)
+
+
+class _Sparse:
+    """A file in memory that holds only the pages that were written."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._at = 0
+        self._pages: dict[int, bytearray] = {}
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self.size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view):
+            page, begin = divmod(self._at, _PAGE)
+            count = min(_PAGE - begin, len(view) - done)
+            self._pages.setdefault(page, bytearray(_PAGE))[begin : begin + count] = view[done : done + count]
+            done += count
+            self._at += count
+        self.size = max(self.size, self._at)
+        return done
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        view[:] = self.between(self._at, self._at + len(view))
+        self._at += len(view)
+        return len(view)
+
+    def between(self, begin: int, end: int) -> bytes:
+        """The bytes of that range, zero where nothing was written."""
+        first, last = begin // _PAGE, -(-end // _PAGE)
+        pages = b"".join(self._pages.get(page, bytes(_PAGE)) for page in range(first, last))
+        return pages[begin - first * _PAGE : end - first * _PAGE]
+
+    def truncate(self, size: int) -> int:
+        self.size = size
+        return size
+
+    def flush(self) -> None:
+        pass
+
+
+def _allocate(file: h5py.File, spec: TensorSpec) -> int:
+    if not spec.name.strip("/.") or "\0" in spec.name:
+        raise PeError(f"an HDF5 dataset cannot be called {spec.name!r}; choose another --name")
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_layout(h5py.h5d.CONTIGUOUS)
+    creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    creation.set_obj_track_times(False)
+    links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
+    links.set_create_intermediate_group(True)
+    links.set_char_encoding(h5py.h5t.CSET_UTF8)
+    space = h5py.h5s.create_simple(spec.shape) if spec.shape else h5py.h5s.create(h5py.h5s.SCALAR)
+    try:
+        identifier = h5py.h5d.create(file.id, None, _file_type(spec.dtype), space, creation)
+        h5py.h5o.link(identifier, file.id, spec.name.encode(), lcpl=links)
+    except (ValueError, RuntimeError, KeyError, OSError) as error:
+        raise PeError(f"HDF5 cannot hold tensor {spec.name!r} of shape {spec.shape}: {error}") from error
+    if spec.dtype in NOT_IN_NUMPY:
+        h5py.Dataset(identifier).attrs["dtype"] = spec.dtype
+    return identifier.get_offset() or 0
+
+
+def _file_type(name: str) -> h5py.h5t.TypeID:
+    if name in FLOAT_FORMS:
+        exponent, mantissa, bias = FLOAT_FORMS[name]
+        bits = 1 + exponent + mantissa
+        form = h5py.h5t.IEEE_F16LE.copy()
+        form.set_fields(bits - 1, mantissa, exponent, 0, mantissa)
+        form.set_ebias(bias)
+        form.set_precision(bits)
+        form.set_size(bits // 8)
+        return form
+    return h5py.h5t.py_create(np.dtype(np.uint8) if name in NOT_IN_NUMPY else numpy_dtype(name), logical=True)

@@ -18,8 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.files.base import MOST_TENSORS, NO_LINKS, FileLayout, NoSuchTypeError, TensorSpec
-from pe_cli.files.inputs import ByteInput, truncated
+from pe_cli.files.base import (
+    MOST_TENSORS,
+    NO_LINKS,
+    ByteInput,
+    FileLayout,
+    NoSuchTypeError,
+    TensorSpec,
+    truncated,
+)
 from pe_cli.files.text import parse_json
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.process import require_memory
@@ -86,11 +93,6 @@ class Readable(Protocol):
     """Anything with `read(n)`; fewer bytes only at the end."""
 
     def read(self, count: int, /) -> bytes: ...
-
-
-def looks_like(first: bytes) -> bool:
-    """Whether a file that begins with these (at least 9) bytes is a safetensors file."""
-    return len(first) >= 9 and first[8:9] == b"{" and 2 <= int.from_bytes(first[:8], "little") <= 1 << 40
 
 
 def read_header(stream: Readable, *, label: str = "the input", size: int | None = None) -> Header:

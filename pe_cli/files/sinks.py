@@ -9,13 +9,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.files import npy, safetensors
 from pe_cli.files.atomic import OpenOutput, open_output
 from pe_cli.files.base import FileLayout, Sink, TensorSpec, as_bytes, default_format
 from pe_cli.numerics.dtypes import numpy_dtype
@@ -26,6 +26,8 @@ _BUFFERS = 3
 _SMALL = 1 << 16
 _DATE = (1980, 1, 1, 0, 0, 0)  # of all members of an .npz
 _ZIP64_FROM = 1 << 31
+# Where `layout` of each format lies.
+_MODULES = {"npy": "npy", "h5": "hdf5", "safetensors": "safetensors"}
 
 
 class Writer:
@@ -166,13 +168,10 @@ def open_sink(
 
 def _layout_of(kind: str, specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> FileLayout | None:
     """The whole file in advance, but for npz, whose checksums come with the elements."""
-    if kind == "npz":
+    if kind not in _MODULES:
         return None
-    if kind == "h5":
-        from pe_cli.files import hdf5_write as hdf5_layout
-
-        return hdf5_layout.layout(specs, metadata)
-    return npy.layout(specs, metadata) if kind == "npy" else safetensors.layout(specs, metadata)
+    module = import_module(f"pe_cli.files.{_MODULES[kind]}")
+    return cast(FileLayout, module.layout(specs, metadata))
 
 
 @contextmanager
@@ -259,7 +258,10 @@ class _NpzSink:
     def __init__(self, specs: Sequence[TensorSpec], writer: Writer) -> None:
         import zipfile  # with all it brings, for this format alone
 
+        from pe_cli.files.npy import header
+
         self.specs = tuple(specs)
+        self._head = header
         self._ledger = _Written(specs, sequential=True)
         self._forward = _OnlyForward(writer)
         self._zip = zipfile.ZipFile(cast(IO[bytes], self._forward), "w", zipfile.ZIP_STORED)
@@ -295,7 +297,7 @@ class _NpzSink:
             self._close_member()
             spec = self.specs[self._opened]
             info = self._describe(f"{spec.name}.npy", _DATE)
-            head = npy.header(spec)
+            head = self._head(spec)
             self._member = self._zip.open(info, "w", force_zip64=len(head) + spec.nbytes >= _ZIP64_FROM)
             self._member.write(head)
             self._opened += 1

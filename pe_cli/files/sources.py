@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -12,10 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
-from pe_cli.files import npy, safetensors
-from pe_cli.files.base import READABLE, Reader, TensorSpec, check_memory, shown
-from pe_cli.files.inputs import ByteInput, open_input
+from pe_cli.errors import PeError, nearest
+from pe_cli.files.base import READABLE, ByteInput, Reader, TensorSpec, check_memory, open_input, shown
 from pe_cli.numerics.dtypes import numpy_dtype
 
 POSITION_IDS = "position_ids"
@@ -77,12 +74,10 @@ class Source:
                 )
             if not self.tensors:
                 self.require_tensors()
-            near = difflib.get_close_matches(name, self.tensors, n=3, cutoff=0.5)
-            near += [known for known in self.tensors if name and name in known and known not in near][
-                : 3 - len(near)
-            ]
+            best = nearest(name, self.tensors)
+            near = [known for known in self.tensors if known == best or (name and name in known)]
             remedy = (
-                f"did you mean {' or '.join(map(repr, near))}?"
+                f"did you mean {' or '.join(map(repr, near[:3]))}?"
                 if near
                 else f"it holds {listing(self.tensors)}"
             )
@@ -215,7 +210,12 @@ def _short(shape: tuple[int, ...], most: int = 60) -> str:
 
 def holds_tensors(first: bytes) -> bool:
     """Whether a file that begins with these (at least 16) bytes is of a format that holds tensors."""
-    return first.startswith((npy.MAGIC, *_SEEKING)) or safetensors.looks_like(first)
+    return first.startswith((_NPY, *_SEEKING)) or _begins_safetensors(first)
+
+
+def _begins_safetensors(first: bytes) -> bool:
+    """Whether these bytes are the length of a header and the brace that opens it."""
+    return len(first) >= 9 and first[8:9] == b"{" and 2 <= int.from_bytes(first[:8], "little") <= 1 << 40
 
 
 def _open_reader(stream: ByteInput, stack: ExitStack) -> tuple[Reader, ByteInput]:
@@ -223,10 +223,14 @@ def _open_reader(stream: ByteInput, stack: ExitStack) -> tuple[Reader, ByteInput
     first = stream.peek(16)
     if not first:
         raise PeError(f"{stream.label} is empty")
-    if first.startswith(npy.MAGIC):
-        return npy.NpyReader(stream), stream
-    if safetensors.looks_like(first):
-        return safetensors.SafetensorsReader(stream), stream
+    if first.startswith(_NPY):
+        from pe_cli.files.npy import NpyReader
+
+        return NpyReader(stream), stream
+    if _begins_safetensors(first):
+        from pe_cli.files.safetensors import SafetensorsReader
+
+        return SafetensorsReader(stream), stream
     for magic, open_reader in _SEEKING.items():
         if first.startswith(magic):
             if not stream.whole:
@@ -246,15 +250,15 @@ def _open_reader(stream: ByteInput, stack: ExitStack) -> tuple[Reader, ByteInput
 
 
 def _open_zip(stream: ByteInput) -> Reader:
-    from pe_cli.files import npz
+    from pe_cli.files.npy import NpzReader, open_archive
 
-    archive = npz.open_archive(stream)
+    archive = open_archive(stream)
     if any(name.endswith("data.pkl") for name in archive.namelist()):
         from pe_cli.files.torch import TorchReader
 
         archive.close()
         return TorchReader(stream, zipped=True)
-    return npz.NpzReader(stream, archive)
+    return NpzReader(stream, archive)
 
 
 def _open_hdf5(stream: ByteInput) -> Reader:
@@ -275,6 +279,7 @@ def _open_pickle(stream: ByteInput) -> Reader:
     return TorchReader(stream, zipped=False)
 
 
+_NPY = b"\x93NUMPY"
 # A map of up to 15 entries, or of more, that begins with a name.
 _MESSAGE_PACK_MAPS = (*range(0x81, 0x90), 0xDE, 0xDF)
 _MESSAGE_PACK_NAMES = (*range(0xA1, 0xC0), 0xD9)

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, needs
 from pe_cli.files.atomic import OpenOutput, cannot_write
-from pe_cli.files.base import READABLE, TensorSpec, shown
-from pe_cli.files.inputs import ByteInput
+from pe_cli.files.base import READABLE, ByteInput, TensorSpec, shown
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY, numpy_dtype
 
 EXTENSIONS = (".pt", ".pth", ".bin", ".ckpt")

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.files import TensorSpec, provenance
-from pe_cli.files.base import READABLE
+from pe_cli.files.base import READABLE, TensorSpec
 from pe_cli.files.sources import Source
+from pe_cli.files.text import made_by
 from pe_cli.inspect import Identified, PositionTensor, describe_checkpoint, identify
 from pe_cli.inspect.sinusoids import ROWS_OF_WHOLE
 from pe_cli.numerics.statistics import RowStatistics, Statistics, describe, similarity
@@ -111,10 +111,10 @@ def look_at(source: Source, named: bool, *, values: bool) -> FileReport:
             ROWS_OF_WHOLE.reset(token)
             if report.numbers is not None:
                 report.identified = over_length(report.identified, report.numbers)
-    made_by = provenance.made_by(source.metadata)
+    record = made_by(source.metadata)
     same_as = {name: where for name, where in source.links.items() if name in source.tensors}
     links = {name: where for name, where in source.links.items() if name not in source.tensors}
-    return FileReport(source.label, source.format, source.metadata, made_by, reports, links, same_as)
+    return FileReport(source.label, source.format, source.metadata, record, reports, links, same_as)
 
 
 def _read_if_possible(source: Source, report: TensorReport, *, required: bool) -> None:

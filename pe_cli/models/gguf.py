@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.errors import PeError, no_such
+from pe_cli.files.base import open_input
 from pe_cli.files.gguf import GgufHeader, read_header
-from pe_cli.files.inputs import open_input
 from pe_cli.files.sources import load_array
 from pe_cli.models.configuration import data
 from pe_cli.models.layers import QUERY_TEMPERATURE, rotated_layers_table

@@ -1,19 +1,23 @@
-"""The one place that decides about colour, width and encoding of what is shown."""
+"""The one place that decides about colour, width and encoding of what is shown, and about bars of progress."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from pe_cli.errors import TERMINAL_COMMANDS, one_line
+from pe_cli.process import watched
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, TaskID
 
 NARROWEST, WIDEST = 20, 10_000  # what COLUMNS says beyond them is no width
 _TRAILING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)(?=\n|$)")
@@ -131,6 +135,7 @@ USUAL = {
     "isolated_nodes": 0,
     "connected_components": 1,
 }
+PATIENCE = 1.0  # seconds of work without a bar
 LARGEST_WHOLE = 1e15  # up to which a float without a fraction is written as a whole number
 
 
@@ -166,3 +171,56 @@ def spell(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {spell(item)}" for key, item in value.items())
     return str(value)
+
+
+@contextmanager
+def shown(*, quiet: bool = False) -> Iterator[None]:
+    """Show the steps that are made inside the block."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    bar = Bar()
+    try:
+        with watched(bar.step):
+            yield
+    finally:
+        bar.close()
+
+
+class Bar:
+    """A bar that is not made before the work has taken long enough, so that quick work does not wait for rich."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def step(self, what: str, done: int, total: int | None) -> None:
+        """Take a step of `what` into account."""
+        if self._progress is None:
+            if time.monotonic() - self._start < PATIENCE:
+                return
+            self._progress = self._open()
+        if what not in self._tasks:
+            self._tasks[what] = self._progress.add_task(what, total=total)
+        self._progress.update(self._tasks[what], completed=done, total=total)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    @staticmethod
+    def _open() -> Progress:
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        made = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(show_speed=True),
+            TimeRemainingColumn(),
+            console=console(stderr=True),
+            transient=True,
+        )
+        made.start()
+        return made

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pe_cli.files import TensorSpec, open_sink
+from pe_cli.files import TensorSpec
+from pe_cli.files.sinks import open_sink
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
 
 Write = Callable[..., Path]

@@ -21,9 +21,10 @@ import pytest
 
 from pe_cli import process
 from pe_cli.errors import PeError
-from pe_cli.files import TensorSpec, atomic, open_sink
+from pe_cli.files import TensorSpec, atomic
 from pe_cli.files.atomic import open_output
-from pe_cli.files.inputs import open_input
+from pe_cli.files.base import open_input
+from pe_cli.files.sinks import open_sink
 
 SPEC = [TensorSpec("x", "float32", (1000, 64))]
 
@@ -291,7 +292,8 @@ import os, sys, time, numpy as np
 if sys.argv[2] == "named":
     del os.O_TMPFILE
 from pe_cli.errors import PeError
-from pe_cli.files import TensorSpec, open_sink
+from pe_cli.files import TensorSpec
+from pe_cli.files.sinks import open_sink
 value = int(sys.argv[3])
 block = np.full((500, 64), value, np.float32)
 print("ready", flush=True)

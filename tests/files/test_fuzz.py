@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pe_cli.errors import PeError
-from pe_cli.files import TensorSpec, open_sink
+from pe_cli.files import TensorSpec
+from pe_cli.files.sinks import open_sink
 from pe_cli.files.sources import open_source
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 from pe_cli.errors import PeError
 from pe_cli.files import gguf as ours
-from pe_cli.files.inputs import ByteInput
+from pe_cli.files.base import ByteInput
 from pe_cli.files.sources import load_array, open_source
 
 TABLE = np.arange(64, dtype=np.float32).reshape(2, 32)

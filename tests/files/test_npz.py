@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.files import npz, sinks
+from pe_cli.files import npy as npz
+from pe_cli.files import sinks
 from pe_cli.files.sources import load_array, open_source
 
 
@@ -101,7 +102,8 @@ def test_members_that_lie_about_their_size(tmp_path: Path) -> None:
 def test_numpy_reads_what_is_written_beyond_four_gigabytes_of_zip64(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pe_cli.files import TensorSpec, open_sink
+    from pe_cli.files import TensorSpec
+    from pe_cli.files.sinks import open_sink
 
     monkeypatch.setattr(sinks, "_ZIP64_FROM", 1)
     with open_sink(tmp_path / "x.npz", [TensorSpec("a", "float32", (3,))], metadata={}) as sink:

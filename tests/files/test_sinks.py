@@ -17,8 +17,9 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.files import TensorSpec, open_sink
+from pe_cli.files import TensorSpec
 from pe_cli.files import sinks as writer
+from pe_cli.files.sinks import open_sink
 from pe_cli.files.sources import open_source
 
 FORMATS = ("npy", "npz", "h5", "safetensors")
@@ -251,7 +252,8 @@ def test_safetensors_for_numpy_reads_what_it_knows(dtype: str, write: Any) -> No
 
 WRITE_TO_STDOUT = """
 import sys, numpy as np
-from pe_cli.files import TensorSpec, open_sink
+from pe_cli.files import TensorSpec
+from pe_cli.files.sinks import open_sink
 rows = int(sys.argv[2])
 specs = [TensorSpec("x", "float32", (rows, 64)), TensorSpec("y", "int64", (3,))]
 specs = specs[: 1 if sys.argv[1] == "npy" else 2]

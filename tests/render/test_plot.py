@@ -17,11 +17,11 @@ import pytest
 from pe_cli.catalogue import CATALOGUE
 from pe_cli.cli import run
 from pe_cli.errors import PeError
-from pe_cli.render.plots.general import mean_cosines
+from pe_cli.render.plots.drawing import mean_cosines
 
 pytest.importorskip("matplotlib")
 
-from pe_cli.render.plot import PICTURES, plot_difference, plot_extension, plot_tensors
+from pe_cli.render.plots import PICTURES, plot_difference, plot_extension, plot_tensors
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from pe_cli.files import provenance
+from pe_cli.files.text import canonical
 
 LLAMA = {
     "model_type": "llama",
@@ -167,7 +167,7 @@ def test_json_holds_nothing_that_a_terminal_acts_on():
             0xD800,
         )
     ]
-    for text in (provenance.canonical(names), provenance.canonical({name: name for name in names})):
+    for text in (canonical(names), canonical({name: name for name in names})):
         assert all(character.isprintable() for character in text)
-    assert json.loads(provenance.canonical(names)) == names
-    assert provenance.canonical(["é", "日本"]) == '["é","日本"]'
+    assert json.loads(canonical(names)) == names
+    assert canonical(["é", "日本"]) == '["é","日本"]'

@@ -16,7 +16,8 @@ import scipy.sparse
 
 from pe_cli import catalogue
 from pe_cli.errors import PeError
-from pe_cli.files import TensorSpec, open_sink
+from pe_cli.files import TensorSpec
+from pe_cli.files.sinks import open_sink
 from pe_cli.structures import read_graph
 
 TRIANGLE = [[0, 1, 1], [1, 0, 1], [1, 1, 0]]

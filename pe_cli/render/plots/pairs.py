@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.render.plots.canvas import Drawing, View
-from pe_cli.render.plots.general import curves, heat_map, tensor
+from pe_cli.render.plots.drawing import Drawing, View, curves, heat_map, tensor
 
 MOST_LINES = 64
 

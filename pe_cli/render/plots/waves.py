@@ -11,8 +11,19 @@ from numpy.typing import NDArray
 from pe_cli.catalogue import load
 from pe_cli.errors import PeError
 from pe_cli.numerics.kernels import geometric
-from pe_cli.render.plots.canvas import AXIS_COLOURS, GREY, ORANGE, Drawing, View, joined_rows
-from pe_cli.render.plots.general import curves, heat_map, heat_maps, likeness, norms
+from pe_cli.render.plots.drawing import (
+    AXIS_COLOURS,
+    GREY,
+    ORANGE,
+    Drawing,
+    View,
+    curves,
+    heat_map,
+    heat_maps,
+    joined_rows,
+    likeness,
+    norms,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
