@@ -67,15 +67,15 @@ def nearest(given: str, known: Iterable[str]) -> str | None:
     near = [
         folded for folded in names if abs(len(folded) - len(word)) <= 3 and min(len(folded), len(word)) > 1
     ]
-    slips = {folded: _slips(word, folded) for folded in near}
-    best = min(slips, key=lambda folded: slips[folded], default=None)
-    if best is not None and slips[best] <= max(1, min(len(word), len(best)) // 4):
+    wrong = {folded: slips(word, folded) for folded in near}
+    best = min(wrong, key=lambda folded: wrong[folded], default=None)
+    if best is not None and wrong[best] <= max(1, min(len(word), len(best)) // 4):
         return names[best]
     begun = [name for folded, name in names.items() if len(word) >= 6 and folded[:6] == word[:6]]
     return begun[0] if len(begun) == 1 else None
 
 
-def _slips(a: str, b: str) -> int:
+def slips(a: str, b: str) -> int:
     """How many letters are wrong, missing, too many or exchanged with their neighbour."""
     before: list[int] = []
     last = list(range(len(b) + 1))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.models.configuration import CLASS_KEY, Configuration, data
 from pe_cli.models.layers import Rope, layer_count
 from pe_cli.models.resolved import KeyLedger, Resolved, RowOrder, Setting
@@ -21,7 +21,7 @@ NOT_BY_PAIRS = frozenset({"HunYuanVLRotaryEmbedding"})
 class Tower:
     """What `data/towers.json` says of a rotary module that has coordinates instead of positions.
 
-    style : the published form (`--axis-style`); null where three axes have a third of the head each
+    style : the published form (`axis_style`); null where three axes have a third of the head each
     cells : whether rows are cells of any grid, in the order that `block`, `window` and `class_row` say; else the form
         itself counts them, row by row
     block : [key, default] of the patches on each side that are merged later, and are held together
@@ -76,13 +76,13 @@ def _tower_label(ledger: KeyLedger, known: Tower, asked: str | None) -> str | No
     labels = [label for label in known.layers if label]
     if asked is None and len(labels) > 1:
         raise PeError(
-            f"{ledger.config.file}: this model has a table for each layer type, choose one with --layer-type: {', '.join(labels)}"
+            f"{ledger.config.file}: this model has a table for each layer type, choose one with {parameter('layer_type')}: {', '.join(labels)}"
         )
     if asked is not None and asked not in labels:
         if labels:
             raise no_such("layer type", asked, labels)
         raise PeError(
-            f"{ledger.config.file}: one table serves all layers of this model; leave --layer-type {asked} out"
+            f"{ledger.config.file}: one table serves all layers of this model; leave {parameter('layer_type')} {asked} out"
         )
     return asked
 
@@ -234,7 +234,7 @@ class Denoiser:
     """How the diffusion transformers of `classes` rotate: where axes, width and base are, with the defaults of the class.
 
     axes : key of the widths of its axes, side by side; None where `style` divides the width
-    style : the published form (`--axis-style`), where it is more than axes side by side
+    style : the published form (`axis_style`), where it is more than axes side by side
     width : keys whose product is the rotary width, where there are no axes to add up
     rotates : key that must be true
     layout_by : key whose values name the layout, with the default of the class

@@ -32,6 +32,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
+from pe_cli.errors import slips
 from pe_cli.position_names import BEHIND_PADDING
 
 SCHEME_FILES = ("schemes_text", "schemes_speech", "schemes_images", "schemes_other", "schemes_collected")
@@ -92,7 +93,7 @@ class Scheme:
     encoding : its name in the catalogue; "learned" for a table in the checkpoint, "none" where the model has no
         positions, "elsewhere" where another command makes what the model needs (`note` says which)
     source : the code that says so; {module} stands for the model type
-    label : what `--layer-type` calls it, where a model has several
+    label : what `layer_type` calls it, where a model has several
     when : keys with the values that choose it, and the class default: {key: [values, default]}
     takes : parameter of the encoding: [key of the configuration, default of the class]; a whole number unless the
         default is a float, whole numbers where it is a list
@@ -217,20 +218,7 @@ def is_misspelt(typed: str, name: str) -> bool:
         return True
     if min(len(a), len(b)) < 4 or a[0] != b[0] or re.findall(r"\d+", a) != re.findall(r"\d+", b):
         return False
-    return _slips(a, b) <= (2 if min(len(a), len(b)) >= 8 else 1)
-
-
-def _slips(a: str, b: str) -> int:
-    """The distance of Damerau and Levenshtein, neighbours exchanged counting once."""
-    rows = [list(range(len(b) + 1))]
-    for i, x in enumerate(a, 1):
-        row = [i]
-        for j, y in enumerate(b, 1):
-            row.append(min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (x != y)))
-            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
-                row[-1] = min(row[-1], rows[-2][j - 2] + 1)
-        rows.append(row)
-    return rows[-1][-1]
+    return slips(a, b) <= (2 if min(len(a), len(b)) >= 8 else 1)
 
 
 CLASS_KEY = "_class_name"  # of the transformers of diffusers

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.files.base import open_input
 from pe_cli.files.gguf import GgufHeader, read_header
 from pe_cli.files.sources import load_array
@@ -139,10 +139,14 @@ class _Reading:
 
     def _label(self, labels: tuple[str, ...], asked: str | None) -> str | None:
         if asked is not None and asked not in labels:
-            raise no_such("layer type", asked, labels or ["one table for all layers: leave --layer-type out"])
+            if not labels:
+                raise PeError(
+                    f"{self.spec}: one table serves all layers of this model; leave {parameter('layer_type')} {asked} out"
+                )
+            raise no_such("layer type", asked, labels)
         if labels and asked is None:
             raise PeError(
-                f"{self.spec}: this model has a table for each layer type, choose one with --layer-type: {', '.join(labels)}"
+                f"{self.spec}: this model has a table for each layer type, choose one with {parameter('layer_type')}: {', '.join(labels)}"
             )
         return asked
 
@@ -158,7 +162,7 @@ class _Reading:
                 "max_distance": "llama.cpp, fixed",
             }
             self.notes.append(
-                "the learned bias is enc.blk.0.attn_rel_b.weight; decoder layers need --causal of `pe gen t5`"
+                "the learned bias is enc.blk.0.attn_rel_b.weight; decoder layers need `pe gen t5 --causal`"
             )
             return "t5", {"num_buckets": int(buckets), "max_distance": T5_MAX_DISTANCE}
         if LEARNED in self.header.tensors or self.arch in self.known["learned"]:
@@ -363,10 +367,10 @@ class _Reading:
     def _longrope(self, seq_len: int | None) -> dict[str, Any]:
         if seq_len is None:
             raise PeError(
-                f"{self.spec}: this model chooses its short or long factors by the length: say for which with --seq-len N"
+                f"{self.spec}: this model chooses its short or long factors by the length: say for which with {parameter('seq_len')} N"
             )
         arguments: dict[str, Any] = {"scaling": "longrope", "seq_len": seq_len}
-        self.origins |= {"scaling": "tensors rope_factors_*.weight", "seq_len": "--seq-len"}
+        self.origins |= {"scaling": "tensors rope_factors_*.weight", "seq_len": "the length asked for"}
         for length in ("short", "long"):
             tensor = f"rope_factors_{length}.weight"
             if tensor not in self.header.tensors:

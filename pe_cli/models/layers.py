@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.models.configuration import Defaults, data
 from pe_cli.models.resolved import ExtraTable, KeyLedger, Setting
 from pe_cli.signature import Positions, encoding
@@ -155,7 +155,7 @@ def label_of(ledger: KeyLedger, tables: Mapping[str | None, Rope | None], asked:
         ledger.note(f"the layer types {', '.join(live)} share one table")
         return live[0]
     raise PeError(
-        f"{file}: this model has a table for each layer type, choose one with --layer-type: {', '.join(live)}"
+        f"{file}: this model has a table for each layer type, choose one with {parameter('layer_type')}: {', '.join(live)}"
     )
 
 
@@ -169,7 +169,7 @@ def _asked(
         return asked
     if labels or asked not in types:
         raise no_layer_type(ledger, asked, labels or list(dict.fromkeys(types)))
-    ledger.note(f"all layer types share one table, so --layer-type {asked} changes nothing")
+    ledger.note(f"all layer types share one table, {asked} layers too")
     return None
 
 
@@ -178,7 +178,7 @@ def no_layer_type(ledger: KeyLedger, asked: str, known: list[str]) -> PeError:
     if known:
         return no_such("layer type", asked, known)
     return PeError(
-        f"{ledger.config.file}: one table serves all layers of this model; leave --layer-type {asked} out"
+        f"{ledger.config.file}: one table serves all layers of this model; leave {parameter('layer_type')} {asked} out"
     )
 
 

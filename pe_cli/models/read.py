@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.files.base import open_input
 from pe_cli.files.text import read_object
 from pe_cli.models.configuration import (
@@ -228,11 +228,11 @@ def choose(config: Configuration, component: str | None) -> tuple[Configuration,
     chosen = texts if len(texts) == 1 else names
     if len(chosen) == 1:
         found, notes = _walk(config, chosen[0])
-        return found, (f"{chosen[0]} of this composite model is used (--component {chosen[0]})", *notes)
+        return found, (f"the component {chosen[0]} of this composite model is used", *notes)
     if not names:
         return config, ()
     raise PeError(
-        f"{config.file}: this model has several parts, choose one with --component: {', '.join(names)}"
+        f"{config.file}: this model has several parts, choose one with {parameter('component')}: {', '.join(names)}"
     )
 
 
@@ -291,11 +291,15 @@ def _nested(config: Configuration, name: str, component: str, notes: list[str]) 
         part = part_defaults(config.model_type, name, model_type, given=True)
         return Configuration(config.file, values, path, model_type, part, above=above)
     if values is not None and name not in parts:
-        raise PeError(f"{config.file}: {path} is no configuration, so it cannot be --component {component}")
+        raise PeError(
+            f"{config.file}: {path} is no configuration, so it cannot be the {parameter('component')} {component}"
+        )
     if name not in parts and not (TEXT.search(name) and _holds_text(config)):
         known = _names(config)
         if not known:
-            raise PeError(f"{config.file}: this model has no parts; leave --component {component} out")
+            raise PeError(
+                f"{config.file}: this model has no parts; leave {parameter('component')} {component} out"
+            )
         raise no_such("component", component, known)
     model_type = parts.get(name, config.model_type)
     if TEXT.search(name) and _holds_text(config):

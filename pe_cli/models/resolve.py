@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pe_cli.catalogue import load
-from pe_cli.errors import PeError, no_such
+from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.models import layers, scalings, sizes
 from pe_cli.models.configuration import (
     CLASS_KEY,
@@ -62,9 +62,11 @@ def resolve(
         from pe_cli.models.gguf import resolve_gguf
 
         if component is not None:
-            raise PeError(f"--component {component}: a GGUF file holds one model")
+            raise PeError(f"{parameter('component')} {component}: a GGUF file holds one model")
         if truncate is not None:
-            raise PeError(f"{spec}: llama.cpp always rounds YaRN's range, so --truncate has no place here")
+            raise PeError(
+                f"{spec}: llama.cpp always rounds YaRN's range, so {parameter('truncate')} has no place here"
+            )
         return resolve_gguf(spec, layer_type=layer_type, seq_len=seq_len)
     return resolve_configuration(
         read_configuration(spec),
@@ -87,11 +89,11 @@ def resolve_configuration(
     if CLASS_KEY in config.values:
         if component is not None or layer_type is not None:
             raise PeError(
-                f"{config.file}: a diffusion transformer has one table: leave --component and --layer-type out"
+                f"{config.file}: a diffusion transformer has one table: leave {parameter('component')} and {parameter('layer_type')} out"
             )
         if truncate is not None or seq_len is not None:
             raise PeError(
-                f"{config.file}: the table of a diffusion transformer is not scaled: leave --seq-len and --truncate out"
+                f"{config.file}: the table of a diffusion transformer is not scaled: leave {parameter('seq_len')} and {parameter('truncate')} out"
             )
         from pe_cli.models.axes import resolve_denoiser
 
@@ -115,7 +117,9 @@ def resolve_configuration(
         scheme = chosen_scheme(ledger, layer_type)
         if scheme is not None:
             if truncate is not None:
-                raise PeError(f"{chosen.file}: --truncate is for YaRN, and this model uses {scheme.encoding}")
+                raise PeError(
+                    f"{chosen.file}: {parameter('truncate')} is for YaRN, and this model uses {scheme.encoding}"
+                )
             if seq_len is not None:
                 ledger.note(_same_at_every_length(seq_len))
             return from_scheme(ledger, scheme)
@@ -151,7 +155,9 @@ def resolve_every(
             for label in labels
         }
     if not every:
-        raise PeError(f"{spec}: one table serves all layers of this model; leave --layer-type all out")
+        raise PeError(
+            f"{spec}: one table serves all layers of this model; leave {parameter('layer_type')} all out"
+        )
     return every
 
 
@@ -237,10 +243,12 @@ def _rope_arguments(
     parameters |= scalings.scaling(ledger, rope, name, seq_len, dim)
     if truncate is not None:
         if name != "yarn":
-            raise PeError(f"{ledger.config.file}: --truncate is for YaRN, and this model's scaling is {name}")
+            raise PeError(
+                f"{ledger.config.file}: {parameter('truncate')} is for YaRN, and this model's scaling is {name}"
+            )
         parameters["truncate"] = truncate
-        ledger.origins["truncate"] = "--truncate" if truncate else "--no-truncate"
-        ledger.warnings[:] = [w for w in ledger.warnings if "--truncate gives" not in w]
+        ledger.origins["truncate"] = "asked for"
+        ledger.warnings[:] = [w for w in ledger.warnings if scalings.ROUNDED not in w]
     latent_off = ledger.known.fields.get("qk_rope_head_dim") and sizes.is_latent_off(ledger)
     parameters["layout"] = ledger.config.layout or ("half" if latent_off else ledger.known.layout)
     ledger.origins["layout"] = _layout_origin(ledger)
@@ -294,7 +302,7 @@ def _pairing(ledger: KeyLedger) -> str:
 
 
 def _same_at_every_length(seq_len: int) -> str:
-    return f"the table does not depend on the length, so --seq-len {seq_len} changes nothing"
+    return f"the table does not depend on the length: it is the same for {seq_len}"
 
 
 def _trained_length(

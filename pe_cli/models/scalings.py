@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.models.configuration import data, is_misspelt
 from pe_cli.models.layers import Rope
 from pe_cli.models.resolved import EVERY_LENGTH, KeyLedger, Setting
@@ -32,6 +32,7 @@ TYPES = {
     "proportional": "proportional",
 }
 TELECHAT_SLOPE = 0.07
+ROUNDED = "would round the range, as truncating it does"
 LARGEST_STRETCH = 1e9  # beyond it the base that dynamic NTK computes is no number any more
 LONGROPE_FAMILIES = frozenset({"phi3", "phi4_multimodal"})
 
@@ -93,10 +94,10 @@ def scaling(ledger: KeyLedger, rope: Rope, name: str, seq_len: int | None, dim: 
     if name in BY_LENGTH:
         if seq_len is None:
             raise PeError(
-                f"{ledger.config.file}: this model {BY_LENGTH[name]}: say for which with --seq-len N"
+                f"{ledger.config.file}: this model {BY_LENGTH[name]}: say for which with {parameter('seq_len')} N"
             )
         arguments["seq_len"] = seq_len
-        ledger.origins["seq_len"] = "--seq-len"
+        ledger.origins["seq_len"] = "the length asked for"
     if name in READERS:
         READERS[name](ledger, rope, arguments)
     if name in COMPUTED:
@@ -241,7 +242,7 @@ def _yarn(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
         if truncate is not None and beside is None and truncate.value is False:
             ledger.warn(
                 f"{ledger.config.file}: {truncate.origin} is false and is honoured; transformers 5.24 looks for truncate beside the "
-                "layer types only and would round the range (--truncate gives its table)"
+                f"layer types only and {ROUNDED}"
             )
         elif beside is not None:
             truncate = Setting(beside, f"{rope.path.rpartition('.')[0]}.truncate")

@@ -43,7 +43,7 @@ def chosen_scheme(ledger: KeyLedger, layer_type: str | None) -> Scheme | None:
         return named[0]
     if len(labels) > 1:
         ledger.warn(
-            f"{ledger.config.model_type} has a table each for {' and '.join(labels)}: this is the {labels[0]}'s (--layer-type)"
+            f"{ledger.config.model_type} has a table each for {' and '.join(labels)}: this is the layer type {labels[0]}"
         )
     return fitting[0]
 

@@ -78,7 +78,7 @@ def test_longrope_factors_go_by_length(make: Make) -> None:
     path = make("phi3", keys, rope_factors_short=np.ones(64), rope_factors_long=np.full(64, 2.0))
     found = resolve(path, seq_len=5000).parameters
     assert (found["scaling"], found["seq_len"], found["attention_factor"]) == ("longrope", 5000, 1.1875)
-    with pytest.raises(PeError, match="--seq-len"):
+    with pytest.raises(PeError, match="seq_len"):
         resolve(path)
 
 
@@ -110,7 +110,7 @@ def test_layers_with_a_window_have_their_own_base(make: Make) -> None:
         "base": 1e4,
         "layout": "half",
     }
-    with pytest.raises(PeError, match="--layer-type: full_attention, sliding_attention"):
+    with pytest.raises(PeError, match="layer_type: full_attention, sliding_attention"):
         resolve(path)
 
 

@@ -62,7 +62,7 @@ def answers(model_type: str) -> list[Any]:
             found.append(resolve_configuration(whole, layer_type=label, seq_len=64))
         except PeError as error:
             found.append(error)
-        if "--layer-type" not in str(found[-1]):
+        if "layer_type" not in str(found[-1]):
             break
     return found
 
