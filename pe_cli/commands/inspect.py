@@ -92,7 +92,7 @@ def inspect_command(
 
         show_file(report)
         if model:
-            from pe_cli.render.models import show_model
+            from pe_cli.render.inspection import show_model
 
             show_model(model)
 
@@ -149,7 +149,7 @@ def _inspect_model(
     if json:
         print(canonical(jsonable(report)))
     else:
-        from pe_cli.render.models import show_model
+        from pe_cli.render.inspection import show_model
 
         show_model(report)
     return found
