@@ -32,8 +32,9 @@ from pe_cli.process import size
 FLOAT_FORMS = {"bfloat16": (8, 7, 127), "float8_e5m2": (5, 2, 15)}
 _PAGE = 4096
 _MAX_OBJECTS = 1_000_000
-# Of names in groups that have several: of n groups, each in the one before twice, there are 2**n.
-_MAX_AGAIN = 10_000
+_MAX_AGAIN = (
+    10_000  # names in groups that have several: of n groups, each in the one before twice, there are 2**n
+)
 _CACHE = 16 << 20
 _COPIES = 3  # of what is unpacked, at most: in the library, in numpy and on its way
 _PROBE_SECONDS, _MAX_PROBE_SECONDS = 5, 120
@@ -327,8 +328,7 @@ def put_anew(file: h5py.File, old: h5py.Dataset, values: NDArray[Any]) -> h5py.D
     space = h5py.h5s.create_simple(values.shape, most)
     new = h5py.Dataset(h5py.h5d.create(file.id, None, kind, space, creation))
     new[...] = values
-    for key, value in old.attrs.items():
-        new.attrs[key] = value
+    new.attrs.update(old.attrs)
     return new
 
 
@@ -405,8 +405,7 @@ def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> FileLayo
     """
     memory = _Sparse()
     with h5py.File(memory, "w", libver=("earliest", "v110")) as file:
-        for key, text in sorted(metadata.items()):
-            file.attrs[key] = text
+        file.attrs.update(sorted(metadata.items()))
         offsets = {spec.name: _allocate(file, spec) for spec in specs}
     ordered = tuple(sorted(specs, key=lambda spec: offsets[spec.name]))
     fixed, end = [], 0
@@ -447,9 +446,12 @@ class _Sparse:
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        view[:] = self.between(self._at, self._at + len(view))
-        self._at += len(view)
+        view[:] = self.read(len(view))
         return len(view)
+
+    def read(self, count: int) -> bytes:
+        self._at += count
+        return self.between(self._at - count, self._at)
 
     def between(self, begin: int, end: int) -> bytes:
         """The bytes of that range, zero where nothing was written."""
