@@ -82,7 +82,7 @@ def identify(source: Path | Tabular, *, tensor: str | None = None) -> IdentifyRe
     PeError
         For a file that cannot be read, and for several tables of different encodings.
     """
-    from pe_cli.inspect.contents import look_at
+    from pe_cli.inspect import look_at
 
     with _opened(source, tensor) as (opened, named):
         opened.require_tensors()

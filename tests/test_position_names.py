@@ -10,7 +10,7 @@ import pytest
 from pe_cli.extend.config import ModelConfig, offset_of
 from pe_cli.extend.find import grid, recognise
 from pe_cli.files import TensorSpec
-from pe_cli.inspect.checkpoints import describe_checkpoint
+from pe_cli.inspect.learned import describe_checkpoint
 from pe_cli.models.configuration import known_types, schemes
 from pe_cli.models.resolve import from_config
 from pe_cli.models.resolved import LearnedTableError

@@ -12,8 +12,7 @@ from pe_cli.commands.options import Force, Json, Plot, TensorKey
 from pe_cli.errors import PeError
 from pe_cli.files.sources import open_source, split_spec
 from pe_cli.files.text import canonical, jsonable
-from pe_cli.inspect import describe_checkpoint
-from pe_cli.inspect.contents import FileReport, look_at
+from pe_cli.inspect import FileReport, look_at
 from pe_cli.process import DIFFERENT
 
 
@@ -83,7 +82,7 @@ def inspect_command(
         report = look_at(opened, named, values=values)
     if plot:
         _plot(report, plot, force)
-    model = None if named else _model_of_gguf(source)
+    model = _model_of_gguf(source) if report.format == "gguf" and not named else None
     if json:
         said = report.as_dict() | ({"model": model} if model else {})
         print(canonical(jsonable(said)))
@@ -98,12 +97,9 @@ def inspect_command(
 
 
 def _model_of_gguf(source: str) -> dict[str, Any] | None:
-    """What the metadata of a GGUF file say of the model's positions; None for other files, and for GGUF files of no model."""
+    """What the metadata of a GGUF file say of the model's positions; None for a file of no model."""
     from pe_cli.models.describe import inspect_config, unresolved
-    from pe_cli.models.read import is_gguf
 
-    if not is_gguf(source):
-        return None
     try:
         return inspect_config(source)
     except PeError as error:
@@ -157,6 +153,8 @@ def _inspect_model(
 
 def _position_tensors(folder: Path) -> list[dict[str, Any]]:
     """The position tensors in the checkpoint files of a model folder, from their headers."""
+    from pe_cli.inspect.learned import describe_checkpoint
+
     found = []
     for path in sorted(folder.glob("*.safetensors")):
         with open_source(str(path)) as source:

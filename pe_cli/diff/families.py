@@ -13,7 +13,8 @@ from pe_cli.diff.operands import KEPT, Array, Operand, Stored, Viewed
 from pe_cli.diff.parameters import replacing
 from pe_cli.diff.verify import Cause, Pair, Room, Step
 from pe_cli.errors import PeError
-from pe_cli.inspect import Identified, identify
+from pe_cli.inspect import identify
+from pe_cli.inspect.result import Identified
 
 LARGEST = 1 << 22
 MADE = 0.9  # of the entries, that a claim must make again

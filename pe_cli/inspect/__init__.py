@@ -1,4 +1,4 @@
-"""What is this table: its encoding, convention and parameters, from its values alone.
+"""What is in a file, and what a table is: its encoding, convention and parameters, from its values alone.
 
 Each identifier makes a hypothesis from a few numbers, regenerates the whole table from it with the project's
 own functions, and is believed only where that reproduces every entry to the stored precision.
@@ -7,19 +7,22 @@ own functions, and is believed only where that reproduces every entry to the sto
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.inspect.checkpoints import PositionTensor, describe_checkpoint
-from pe_cli.inspect.frequencies import identify_divisors, identify_frequencies
-from pe_cli.inspect.learned import could_be, named_learned, structure
-from pe_cli.inspect.relative import identify_bias, identify_coordinates, identify_integers, identify_slopes
+from pe_cli.errors import PeError
+from pe_cli.files.base import READABLE, TensorSpec
+from pe_cli.files.text import made_by
 from pe_cli.inspect.result import Identified
-from pe_cli.inspect.tables import flat_width, identify_pair, identify_table
+from pe_cli.process import require_memory
 
-__all__ = ["Identified", "PositionTensor", "describe_checkpoint", "identify"]
+if TYPE_CHECKING:
+    from pe_cli.files.sources import Source
+    from pe_cli.inspect.learned import PositionTensor
+    from pe_cli.numerics.statistics import Statistics
 
 # Parts of tensor names that speak for one of two families whose tables can be the same numbers.
 HINTS = {
@@ -38,7 +41,10 @@ WHOLE_NUMBERS_UP_TO = 2.0**24
 
 @np.errstate(all="ignore")  # what is no encoding gives logarithms of 0 and quotients of nothing
 def identify(
-    array: NDArray[Any], name: str | None = None, companions: Mapping[str, NDArray[Any]] | None = None
+    array: NDArray[Any],
+    name: str | None = None,
+    companions: Mapping[str, NDArray[Any]] | None = None,
+    numbers: NDArray[np.intp] | None = None,
 ) -> Identified:
     """Say which encoding `array` is.
 
@@ -51,6 +57,7 @@ def identify(
     array : the table, any shape; axes of length 1 are ignored
     name : its name in the file, which speaks only where the values leave two readings, and for learned tables
     companions : the other tensors of the file: cosines are read together with their sines
+    numbers : (rows,) which rows of a larger table these are, where it is not the whole
 
     Returns
     -------
@@ -58,9 +65,11 @@ def identify(
     lists what it could be.
     """
     table = np.asarray(array)
-    found = _by_formula(table, name, companions) if _numbers(table) else None
+    found = _by_formula(table, name, companions, numbers) if _numbers(table) else None
     if found is not None and found.encoding is not None:
         return found
+    from pe_cli.inspect.learned import could_be, named_learned, structure
+
     named = named_learned(table, name) if name else None
     if named is not None:
         return named
@@ -77,28 +86,40 @@ def _numbers(array: NDArray[Any]) -> bool:
 
 
 def _by_formula(
-    array: NDArray[Any], name: str | None, companions: Mapping[str, NDArray[Any]] | None
+    array: NDArray[Any],
+    name: str | None,
+    companions: Mapping[str, NDArray[Any]] | None,
+    numbers: NDArray[np.intp] | None,
 ) -> Identified | None:
     values = _squeezed(array)
     if values.dtype.kind in "iu":
+        from pe_cli.inspect.profiles import identify_integers
+
         return identify_integers(values)
+    from pe_cli.inspect.tables import identify_table
+
     hint = _hint(name)
     if values.dtype.kind == "c":
-        return identify_table(values.reshape(-1, values.shape[-1]), hint) if values.ndim > 1 else None
+        return (
+            identify_table(values.reshape(-1, values.shape[-1]), hint, numbers) if values.ndim > 1 else None
+        )
     other = _other_half(name, companions)
     if other is not None and other[1].shape == array.shape:
         pair = (values, _squeezed(other[1])) if other[0] == "sin" else (_squeezed(other[1]), values)
-        found = _as_pair(*pair)
+        found = _as_pair(*pair, numbers)
         if found is not None:
             return found
     if values.ndim == 1:
         return _vector(values, hint)
     if values.ndim == 2:
-        return _matrix(values, hint)
+        return _matrix(values, hint, numbers)
     return _by_grid(values, hint)
 
 
 def _vector(values: NDArray[Any], hint: str | None) -> Identified | None:
+    from pe_cli.inspect.profiles import identify_divisors, identify_frequencies, identify_slopes
+    from pe_cli.inspect.tables import flat_width, identify_table
+
     width = flat_width(values)
     if width:
         found = identify_table(values.reshape(-1, width), "rope")
@@ -113,10 +134,14 @@ def _vector(values: NDArray[Any], hint: str | None) -> Identified | None:
     )
 
 
-def _matrix(values: NDArray[Any], hint: str | None) -> Identified | None:
-    found = identify_table(values, hint)
+def _matrix(values: NDArray[Any], hint: str | None, numbers: NDArray[np.intp] | None) -> Identified | None:
+    from pe_cli.inspect.tables import identify_table
+
+    found = identify_table(values, hint, numbers)
     if _is_named(found):
         return found
+    from pe_cli.inspect.profiles import identify_bias
+
     other = identify_bias(values) or _whole(values)
     if other is not None:
         return other
@@ -157,15 +182,17 @@ def _other_half(
     return None
 
 
-def _as_pair(cos: NDArray[Any], sin: NDArray[Any]) -> Identified | None:
+def _as_pair(cos: NDArray[Any], sin: NDArray[Any], numbers: NDArray[np.intp] | None) -> Identified | None:
+    from pe_cli.inspect.tables import identify_pair
+
     if cos.ndim == 3:  # one table for each axis of positions, or for each item of a batch
-        found = [_as_pair(c, s) for c, s in zip(cos, sin, strict=True)]
+        found = [_as_pair(c, s, None) for c, s in zip(cos, sin, strict=True)]
         first = found[0]
         if first is None or any(f is None or f.facts.get("base") != first.facts.get("base") for f in found):
             return None
         first.facts["tables"] = len(found)
         return first
-    return identify_pair(cos, sin, None) if cos.ndim == 2 and cos.dtype.kind != "c" else None
+    return identify_pair(cos, sin, None, numbers) if cos.ndim == 2 and cos.dtype.kind != "c" else None
 
 
 def _whole(values: NDArray[Any]) -> Identified | None:
@@ -179,16 +206,23 @@ def _whole(values: NDArray[Any]) -> Identified | None:
         or np.ptp(numbers) < 3
     ):
         return None
+    from pe_cli.inspect.profiles import identify_integers
+
     return identify_integers(numbers)
 
 
 def _by_grid(values: NDArray[Any], hint: str | None) -> Identified | None:
     """Three axes and more: a bias by head, or a table over a grid, channels last or first."""
+    from pe_cli.inspect.tables import identify_table
+
     if values.dtype.kind == "c" or values.ndim > 4:
         return (
             identify_table(values.reshape(-1, values.shape[-1]), hint) if values.dtype.kind == "c" else None
         )
     if values.ndim == 3:
+        from pe_cli.inspect.grids import identify_coordinates
+        from pe_cli.inspect.profiles import identify_bias
+
         found = identify_coordinates(values) or identify_bias(values)
         if found is not None:
             return found
@@ -204,3 +238,158 @@ def _by_grid(values: NDArray[Any], hint: str | None) -> Identified | None:
             across.facts["channels"] = "first"
             return across
     return found
+
+
+# -- files --------------------------------------------------------------------------------------------------------
+
+SCHEMA = "pe.inspect/1"
+MANY = 16
+WHOLE = 1 << 22  # numbers: a tensor of no more is looked at whole
+LEAD = 1 << 18  # numbers of the first rows of a larger one,
+PLACES, TOGETHER = 192, 2  # and so many places over the rest, with so many rows each
+BLOCK_ITEMS = 1 << 18
+
+
+@dataclass
+class TensorReport:
+    """One tensor: what its header says, and, where its values were read, the rest; or why they could not be."""
+
+    spec: TensorSpec
+    role: PositionTensor | None = None
+    statistics: Statistics | None = None
+    identified: Identified | None = None
+    rows_read: int | None = None
+    not_read: str | None = None
+    values: NDArray[Any] | None = field(default=None, repr=False)
+    numbers: NDArray[np.intp] | None = field(default=None, repr=False)  # of the rows, where they are a choice
+
+    def as_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "name": self.spec.name,
+            "shape": list(self.spec.shape),
+            "dtype": self.spec.dtype,
+            "bytes": self.spec.nbytes,
+        }
+        if self.role:
+            found["identified"] = {**self.role.as_dict(), "from": "header"}
+        if self.values is not None:
+            found["statistics"] = self.statistics
+            found["identified"] = self.identified.to_dict() if self.identified else None
+        if self.rows_read is not None:
+            found["rows_read"] = self.rows_read
+        if self.not_read is not None:
+            found["not_read"] = self.not_read
+        return found
+
+
+@dataclass
+class FileReport:
+    """A file and its tensors.
+
+    `made_by` is what `pe` wrote about how it made them, `links` what the file leaves elsewhere, `same_as` the tensors that
+    are others by a further name.
+    """
+
+    label: str
+    format: str
+    metadata: dict[str, str]
+    made_by: dict[str, Any] | None
+    tensors: list[TensorReport]
+    links: dict[str, str]
+    same_as: dict[str, str]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "source": self.label,
+            "format": self.format,
+            "metadata": self.metadata,
+            "made_by": self.made_by,
+            "tensors": [tensor.as_dict() for tensor in self.tensors],
+            "links": self.links,
+            "same_as": self.same_as,
+        }
+
+
+def look_at(source: Source, named: bool, *, values: bool) -> FileReport:
+    """Look into `source`: the named tensor, or all where they are few; a checkpoint's headers alone.
+
+    With `values`, the position tensors of a checkpoint are read as well.
+    """
+    wanted = [source.chosen.name] if named else list(source.tensors)
+    reports = [TensorReport(source.tensors[name]) for name in wanted]
+    checkpoint = not named and len(wanted) > MANY
+    if any(source.tensors):  # the one table of an .npy file has no name
+        from pe_cli.inspect.learned import describe_checkpoint
+
+        roles = describe_checkpoint(source.tensors)
+        for report in reports:
+            report.role = roles.get(report.spec.name)
+    for report in reports:
+        if not checkpoint or (values and report.role):
+            _read_if_possible(source, report, required=named)
+    read = {r.spec.name: r.values for r in reports if r.values is not None}
+    for report in reports:
+        if report.values is not None:
+            if report.statistics is None:
+                from pe_cli.numerics.statistics import describe
+
+                report.statistics = describe(report.values)
+            others = {name: array for name, array in read.items() if name != report.spec.name}
+            report.identified = identify(report.values, report.spec.name, others, report.numbers)
+            if report.numbers is not None:
+                report.identified = over_length(report.identified, report.numbers)
+    record = made_by(source.metadata)
+    same_as = {name: where for name, where in source.links.items() if name in source.tensors}
+    links = {name: where for name, where in source.links.items() if name not in source.tensors}
+    return FileReport(source.label, source.format, source.metadata, record, reports, links, same_as)
+
+
+def _read_if_possible(source: Source, report: TensorReport, *, required: bool) -> None:
+    """Read the values, or note why not: one tensor that cannot be read hides none of the others.
+
+    It stays an error where the tensor was named, where there is no other, and in a pipe, whose end hides what follows.
+    """
+    no_other = len(source.tensors) == 1 or not source.stream.seekable
+    try:
+        _read(source, report)
+    except PeError as error:
+        if required or (no_other and report.spec.dtype in READABLE):
+            raise
+        report.not_read = str(error)
+
+
+def _read(source: Source, report: TensorReport) -> None:
+    """Read a tensor whole, or, where it is large, gather its statistics in one pass and keep rows over its length."""
+    spec = report.spec
+    if spec.size <= WHOLE or len(spec.shape) < 2:
+        require_memory(3 * spec.nbytes, f"looking into {spec.called}", "name a smaller tensor")
+        report.values = source.read(spec.name)
+        return
+    width = spec.shape[-1]
+    rows = spec.size // width
+    lead = np.arange(min(rows, max(512, LEAD // width)))
+    places = np.linspace(0, rows - TOGETHER, PLACES).astype(np.intp)
+    wanted = np.unique(np.concatenate([lead, *(places + k for k in range(TOGETHER))]))
+    from pe_cli.numerics.statistics import RowStatistics, similarity
+
+    gathered, kept, start = RowStatistics(single=True), [], 0
+    for piece in source.flat(spec.name, items=max(1, BLOCK_ITEMS // width) * width):
+        block = piece.reshape(-1, width)
+        gathered.add(block)
+        first, last = np.searchsorted(wanted, [start, start + len(block)])
+        kept.append(block[wanted[first:last] - start])
+        start += len(block)
+    report.values, report.numbers, report.rows_read = np.concatenate(kept), wanted, len(wanted)
+    report.statistics = gathered.found(norms=True)
+    if "row_norm" in report.statistics:
+        report.statistics["similarity"] = similarity(report.values[: len(lead)])
+
+
+def over_length(found: Identified, numbers: NDArray[np.intp]) -> Identified:
+    """What chosen rows are, by their `numbers` in the whole table: which row first leaves the line is known to a block."""
+    if found.facts.get("rule") is None:
+        return found
+    left = int(numbers[min(found.facts.get("leaves_line_at", 0), len(numbers) - 1)])
+    facts = {name: value for name, value in found.facts.items() if name not in ("runs", "number_of_runs")}
+    return replace(found, facts=facts | {"leaves_line_at": f"row {left} or before it"})

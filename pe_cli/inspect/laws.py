@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.inspect.result import Law
-from pe_cli.inspect.rotation import frequency_slack
+from pe_cli.inspect.result import Array, Law, frequency_slack
 from pe_cli.numerics.dtypes import round_to
 
-Array = NDArray[np.float64]
 USUAL_BASE = 10000.0
 NEAR_USUAL = 0.005
 MOST_STRIDE = 33
@@ -232,6 +230,27 @@ def proportional(line: Line, live: int, pairs: int) -> list[Law]:
         what = "proportional scaling" if other is whole else "a narrower table, padded,"
         laws[0].ambiguous = (f"{what} of base {other.base:.6g}",)
     return laws
+
+
+def rope_laws(
+    step: Array, error: Array, pairs: int, amplitude: tuple[float, float] = (1.0, 0.0)
+) -> list[Law]:
+    """The rules of RoPE that the first steps of `pairs` (those that are clear of noise) may follow.
+
+    `amplitude` is the magnitude of the table and its error: with YaRN it is 1 + 0.1 ln(factor).
+    """
+    if len(step) < 1 or (step <= 0).any():
+        return []
+    line = geometric(step, error)
+    if line is not None:
+        simple = [plain(line, pairs)]
+        return simple + (proportional(line, len(step), pairs) if len(step) < pairs else [])
+    unit = whole_step(float(step[0]), float(error[0] / step[0]))
+    if unit is None or len(step) < 3:
+        return []
+    from pe_cli.inspect.ramps import ramped_laws
+
+    return ramped_laws(step, error, unit, pairs, amplitude)
 
 
 STEPS = {"bfloat16": 2.0**-8, "float16": 2.0**-11}

@@ -9,23 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pe_cli.inspect.laws import (
     TYPICAL,
     Line,
     digits_of,
     fit_line,
-    geometric,
     log_errors,
-    plain,
-    proportional,
     roundest,
-    whole_step,
 )
-from pe_cli.inspect.result import Law
+from pe_cli.inspect.result import Array, Law
 
-Array = NDArray[np.float64]
 USUAL_RAMP = {"beta_fast": 32.0, "beta_slow": 1.0}
 USUAL_BANDS = ((1.0, 4.0), (1.0, 1.0), (1.0, 2.0), (1.0, 8.0), (1.0, 16.0), (2.0, 4.0), (2.0, 8.0))
 NEAREST = 4  # ramps between whole numbers from which one between others is looked for
@@ -33,22 +27,10 @@ LEAST_FACTOR = 0.02  # of ln s: less is no scaling
 LENGTHS = tuple(2.0**k for k in range(8, 22))
 
 
-def rope_laws(
-    step: Array, error: Array, pairs: int, amplitude: tuple[float, float] = (1.0, 0.0)
+def ramped_laws(
+    step: Array, error: Array, unit: float, pairs: int, amplitude: tuple[float, float]
 ) -> list[Law]:
-    """The rules of RoPE that the first steps of `pairs` (those that are clear of noise) may follow.
-
-    `amplitude` is the magnitude of the table and its error: with YaRN it is 1 + 0.1 ln(factor).
-    """
-    if len(step) < 1 or (step <= 0).any():
-        return []
-    line = geometric(step, error)
-    if line is not None:
-        simple = [plain(line, pairs)]
-        return simple + (proportional(line, len(step), pairs) if len(step) < pairs else [])
-    unit = whole_step(float(step[0]), float(error[0] / step[0]))
-    if unit is None or len(step) < 3:
-        return []
+    """The laws of YaRN and of Llama 3 that the first steps of `pairs` may follow."""
     y, sigma = log_errors(step / unit, error / unit)
     factor = _factor_of(*amplitude)
     told = _yarn(y, sigma, unit, pairs, factor) if factor else []

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.inspect.result import FLOAT32_STEP, Match, Precision
-from pe_cli.inspect.rotation import decode, frequency_slack, phase_error
+from pe_cli.inspect.result import FLOAT32_STEP, Array, Match, Precision, frequency_slack
+from pe_cli.inspect.rotation import decode, phase_error
 from pe_cli.numerics.dtypes import round_to
 from pe_cli.numerics.kernels import rotations
 
-Array = NDArray[np.float64]
 Frequencies = Sequence[Decimal] | Sequence[float] | NDArray[Any]
 Numbers = NDArray[np.intp]
 ROWS = 2048
@@ -43,7 +42,7 @@ def resembles(
     return True
 
 
-class Formula:
+class WaveFit:
     """A exp(i p w) beside the cosines and sines [n, m] that it should make; NaN where a column is absent.
 
     `exact` where it makes the rows that it was fitted to within one rounding; else its frequencies are taken as float32
@@ -100,7 +99,7 @@ class Formula:
         good, own = self._compare(rows, positions)
         worst = own
         if not self.exact:
-            exactly = Formula(self.cos, self.sin, self.frequencies, self.amplitude, self.precision)
+            exactly = WaveFit(self.cos, self.sin, self.frequencies, self.amplitude, self.precision)
             worst = exactly._compare(rows, positions)[1]
         return Match(bool(good.all()), self.exact, worst, own / self.ulp)
 

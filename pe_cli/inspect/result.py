@@ -77,6 +77,13 @@ def stored_precision(values: NDArray[Any]) -> Precision:
     return PRECISIONS[widest]
 
 
+def frequency_slack(angular: Array) -> Array:
+    """Relative error of a frequency computed in float32, also by exp(-i/m ln base)."""
+    size = np.abs(angular)
+    logarithm = np.abs(np.log(np.clip(size, 1e-12, 1e12)))
+    return np.asarray(FLOAT32_STEP * (2.0 + 1.5 * logarithm))
+
+
 @dataclass
 class Law:
     """`parameters` carry the names of the options of `pe gen rope`."""
@@ -110,7 +117,7 @@ class Match:
 
 
 @dataclass
-class Solved:
+class Solution:
     """A hypothesis that reproduces every row but the `strangers`. `shift` is None for a rule of RoPE."""
 
     law: Law
@@ -190,7 +197,7 @@ class Reading:
     columns: str
     order: str
     z: NDArray[np.complex128]
-    solved: Solved
+    solved: Solution
     precision: Precision
     zero_rows: tuple[int, ...] = ()
     before: int = 0
@@ -226,6 +233,22 @@ class Identified:
         if self.encoding is None or self.maybe:
             out["maybe"] = list(self.maybe)
         return out
+
+
+def checked(
+    named: Identified, values: NDArray[np.float64], made: NDArray[np.float64], precision: Precision
+) -> Identified | None:
+    """What was named, with its residual; None where the formula does not make the values again."""
+    finite = np.isfinite(values)
+    error = np.abs(values[finite] - made[finite])
+    if precision.name == "float64" and (error > 1e-12 * np.abs(made[finite])).any():
+        precision = PRECISIONS["float32"]
+        named.precision = precision.name
+    half = precision.half_ulp(made[finite])
+    if (error > 3.2 * half + 4e-7 * np.abs(made[finite])).any():
+        return None
+    named.residual = float((error / (2 * half)).max(initial=0.0))
+    return named
 
 
 def plain(value: Any) -> Any:

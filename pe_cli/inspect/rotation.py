@@ -12,9 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.inspect.result import FLOAT32_STEP, Precision
-
-Array = NDArray[np.float64]
+from pe_cli.inspect.result import FLOAT32_STEP, Array, Precision, frequency_slack
 
 ROWS = 4096
 ENTRIES = 1 << 18  # rows are read for as many numbers
@@ -36,13 +34,7 @@ class Rotation:
     place: Array  # (n,) 0, 1, 2, ... where rows are evenly spaced
     even: bool
     rows: slice = field(default_factory=lambda: slice(None))  # the rows that were looked at
-
-
-def frequency_slack(angular: Array) -> Array:
-    """Relative error of a frequency computed in float32, also by exp(-i/m ln base)."""
-    size = np.abs(angular)
-    logarithm = np.abs(np.log(np.clip(size, 1e-12, 1e12)))
-    return np.asarray(FLOAT32_STEP * (2.0 + 1.5 * logarithm))
+    numbers: NDArray[np.intp] | None = None  # of all rows in the whole table, where they are a choice
 
 
 def constant_amplitude(cos: Array, sin: Array, precision: Precision) -> float | None:

@@ -6,7 +6,6 @@ A hypothesis is believed when the project's own functions make the same table fr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -20,23 +19,23 @@ from pe_cli.inspect.laws import (
     USUAL_BASE,
     digits_of,
     is_round,
+    rope_laws,
     roundest,
     sinusoid_laws,
     variants,
 )
-from pe_cli.inspect.ramps import rope_laws
-from pe_cli.inspect.regenerate import FARTHEST, NEARLY, Formula, place_rows, resembles
-from pe_cli.inspect.result import Law, Match, Precision, Solved
+from pe_cli.inspect.regenerate import FARTHEST, NEARLY, WaveFit, place_rows, resembles
+from pe_cli.inspect.result import Array, Law, Match, Precision, Solution
 from pe_cli.inspect.rotation import Rotation, places_of_first
 from pe_cli.numerics.kernels import geometric, rotations
-
-Array = NDArray[np.float64]
 
 
 def rope_frequencies(
     dim: int, base: float, scaling: str = "none", **options: Any
 ) -> tuple[Sequence[Decimal], float]:
     """The exact frequencies [dim / 2] of `pe gen rope` and the magnitude A that its scaling asks for."""
+    if scaling == "none" and not options:
+        return geometric(base, dim), 1.0
     from pe_cli.encodings.rope.scaling import frequencies
 
     if scaling == "yarn" and not options.get("truncate", True):
@@ -54,15 +53,13 @@ def usable_pairs(found: Rotation) -> int:
     return int(dead[0]) if len(dead) else len(found.step)
 
 
-# The numbers of the rows in the whole table, where rows were chosen from a large one.
-ROWS_OF_WHOLE: ContextVar[NDArray[np.intp] | None] = ContextVar("rows of the whole", default=None)
 MOST_ROWS = 2048  # of the run that hypotheses are tried on
 MOST_TRIED = 6
 
 
 def solve(
     cos: Array, sin: Array, found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
-) -> Iterator[Solved]:
+) -> Iterator[Solution]:
     """Hypotheses that reproduce all rows but a few, most likely first."""
     solved = _solved_run(cos, sin, found, precision, width, sinusoid=sinusoid, rope=rope)
     told: set[str] = set()
@@ -79,16 +76,15 @@ def _chosen(found: Rotation) -> NDArray[np.intp]:
 
 
 def over_all_rows(
-    one: Solved, cos: Array, sin: Array, found: Rotation, precision: Precision
-) -> Solved | None:
+    one: Solution, cos: Array, sin: Array, found: Rotation, precision: Precision
+) -> Solution | None:
     """The hypothesis with the positions of all rows, or None where it does not give more than half of them."""
-    formula = Formula(cos, sin, one.frequencies, one.amplitude, precision)
+    formula = WaveFit(cos, sin, one.frequencies, one.amplitude, precision)
     chosen = _chosen(found)
     if not formula.fit(found.rows.start + chosen, one.positions):
         return None
     numbers = np.arange(len(cos))
-    in_whole = ROWS_OF_WHOLE.get()
-    counted = numbers if in_whole is None else in_whole[len(in_whole) - len(cos) :]
+    counted = numbers if found.numbers is None else found.numbers
     if found.even:
         unit = (
             one.stride / max(1.0, float(found.place[chosen[1]] - found.place[chosen[0]]))
@@ -128,7 +124,7 @@ def over_all_rows(
 
 def _solved_run(
     cos: Array, sin: Array, found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
-) -> list[Solved]:
+) -> list[Solution]:
     """Hypotheses that reproduce the run of rows from which the steps were taken, most likely first."""
     chosen = _chosen(found)
     cos, sin = cos[found.rows][chosen], sin[found.rows][chosen]
@@ -169,7 +165,7 @@ ENTRIES = 1 << 19  # that a base is fitted to
 SMALL = 1e-7
 
 
-def polished(one: Solved, cos: Array, sin: Array, precision: Precision) -> Solved | None:
+def polished(one: Solution, cos: Array, sin: Array, precision: Precision) -> Solution | None:
     """The same hypothesis with the base that puts every entry within half an ulp, or None where there is none.
 
     Each entry bounds the base from both sides; of what all of them allow, the roundest number is taken.
@@ -228,7 +224,7 @@ def matched(
     """How well the rows are made again, where they are."""
     if not resembles(cos, sin, positions, frequencies, amplitude, precision):
         return None
-    formula = Formula(cos, sin, frequencies, amplitude, precision)
+    formula = WaveFit(cos, sin, frequencies, amplitude, precision)
     rows = np.arange(len(cos))
     reproduced = formula.fit(rows, positions)
     return replace(formula.match(rows, positions), reproduced=reproduced)
@@ -236,9 +232,9 @@ def matched(
 
 def _attempt(
     cos: Array, sin: Array, found: Rotation, precision: Precision, width: int, *, sinusoid: bool, rope: bool
-) -> Iterator[Solved]:
+) -> Iterator[Solution]:
     sign = float(np.sign(found.step[0]))
-    done: dict[tuple[Any, ...], Solved] = {}
+    done: dict[tuple[Any, ...], Solution] = {}
     for law, shift, dim in _hypotheses(found, width, precision.unit, sinusoid=sinusoid, rope=rope):
         kind = law.scaling, shift or 0.0, dim
         same = done.get(kind)
@@ -254,7 +250,7 @@ def _attempt(
         for positions in _positions(found, law.unit * sign, frequencies):
             match = matched(cos, sin, positions, frequencies, amplitude, precision)
             if match is not None:
-                one = Solved(law, width, shift, positions, amplitude, match, frequencies, found.even, dim)
+                one = Solution(law, width, shift, positions, amplitude, match, frequencies, found.even, dim)
                 done.setdefault(kind, one)
                 yield one
                 break
@@ -285,7 +281,7 @@ def _by_distance_from_zero(
 
 def solve_with(
     cos: Array, sin: Array, found: Rotation, precision: Precision, law: Law, frequencies: Sequence[float]
-) -> Iterator[Solved]:
+) -> Iterator[Solution]:
     """The table with measured frequencies, whatever their rule."""
     amplitude = magnitude(found.amplitude, 1.0, precision)
     chosen = _chosen(found)
@@ -294,7 +290,7 @@ def solve_with(
     for positions in _positions(run, law.unit, frequencies):
         match = matched(c, s, positions, frequencies, amplitude, precision)
         if match is not None:
-            one = Solved(
+            one = Solution(
                 law, 2 * len(frequencies), None, positions, amplitude, match, frequencies, found.even
             )
             whole = over_all_rows(one, cos, sin, found, precision)
@@ -374,7 +370,7 @@ def _rounded(first: float, unit: float) -> float:
 
 
 def layout_reading(
-    solved: Solved, style: str | None, layout: str | None, hint: str | None
+    solved: Solution, style: str | None, layout: str | None, hint: str | None
 ) -> tuple[str, list[str]]:
     """Whether a table that both families write is called sinusoidal or rope, and what else it may be."""
     if style and not layout:

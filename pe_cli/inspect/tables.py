@@ -1,21 +1,99 @@
-"""A table of numbers by position: which fixed encoding it is, if any."""
+"""A table of numbers by position: where cosines and sines lie in its columns, and which fixed encoding it is, if any."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.inspect.columns import arrangements, identify_axes, pick, repeated
 from pe_cli.inspect.laws import ROUND_DIGITS, as_rounded, digits_of, rounded_geometric, roundest, unknown_law
-from pe_cli.inspect.result import Identified, Law, Precision, Reading, Solved, stored_precision, tidy
+from pe_cli.inspect.result import Array, Identified, Law, Precision, Reading, Solution, stored_precision, tidy
 from pe_cli.inspect.rotation import Rotation, constant_amplitude, rotation, rotation_of_component
 from pe_cli.inspect.sinusoids import layout_reading, solve, solve_with, usable_pairs
 
-Array = NDArray[np.float64]
+ABSENT = -1
+Columns = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """`cos` and `sin` give for each pair its column, or ABSENT where an odd width has dropped it."""
+
+    name: str
+    cos: Columns
+    sin: Columns
+
+    @property
+    def pairs(self) -> int:
+        return len(self.cos)
+
+
+def _interleaved(first: Columns, second: Columns) -> Columns:
+    return np.concatenate([second, [ABSENT]]) if len(second) < len(first) else second
+
+
+def _alternating(width: int) -> tuple[Columns, Columns]:
+    first = np.arange(0, width, 2)
+    return first, _interleaved(first, np.arange(1, width, 2))
+
+
+def _blocks(width: int) -> tuple[Columns, Columns]:
+    long = -(-width // 2)
+    first = np.arange(long)
+    return first, _interleaved(first, np.arange(long, width))
+
+
+def _padded_blocks(width: int) -> tuple[Columns, Columns]:
+    """Odd width, last column zero."""
+    return np.arange(width // 2), np.arange(width // 2, width // 2 * 2)
+
+
+SplitRule = Callable[[int], tuple[Columns, Columns]]
+RULES: dict[str, tuple[SplitRule, bool]] = {
+    "sin,cos alternating": (_alternating, True),
+    "cos,sin alternating": (_alternating, False),
+    "sin|cos": (_blocks, True),
+    "cos|sin": (_blocks, False),
+    "sin|cos|0": (_padded_blocks, True),
+    "cos|sin|0": (_padded_blocks, False),
+}
+
+
+def arrangements(width: int) -> Iterator[Arrangement]:
+    """Every way in which `width` columns hold pairs of cosine and sine."""
+    for name, (rule, sin_first) in RULES.items():
+        if name.endswith("0") and (width % 2 == 0 or width < 3):
+            continue
+        first, second = rule(width)
+        yield Arrangement(name, second, first) if sin_first else Arrangement(name, first, second)
+
+
+def pick(table: NDArray[Any], columns: Columns) -> NDArray[np.float64]:
+    """The chosen columns [n, m] in float64, NaN where there is none."""
+    taken = table[:, np.maximum(columns, 0)].astype(np.float64)
+    taken[:, columns == ABSENT] = np.nan
+    return taken
+
+
+def repeated(table: NDArray[Any]) -> tuple[str, NDArray[Any]]:
+    """How a table of cosines (or sines) repeats its values, and each value once.
+
+    `half` [f, f], `adjacent` [f0, f0, f1, f1, ...], `split` without repetition.
+    """
+    width = table.shape[1]
+    if width % 2 == 0 and width >= 4:
+        half = width // 2
+        if np.array_equal(table[:, :half], table[:, half:]):
+            return "half", table[:, :half]
+        if np.array_equal(table[:, 0::2], table[:, 1::2]):
+            return "adjacent", table[:, 0::2]
+    if width == 2 and np.array_equal(table[:, 0], table[:, 1]):
+        return "half", table[:, :1]
+    return "split", table
+
 
 # Arrangement of columns, frequency shift: style of `pe gen sinusoidal`
 STYLES = {
@@ -45,11 +123,16 @@ COLUMNS = {
 }
 
 
-def identify_table(table: NDArray[Any], hint: str | None) -> Identified | None:
-    """A table [n, d] that holds cosines and sines in its columns, or cosines or sines alone."""
+def identify_table(
+    table: NDArray[Any], hint: str | None, numbers: Columns | None = None
+) -> Identified | None:
+    """A table [n, d] that holds cosines and sines in its columns, or cosines or sines alone.
+
+    `numbers` (n,) are those of its rows in the whole table, where they were chosen from a large one.
+    """
     if table.dtype.kind == "c":
-        return identify_pair(table.real, table.imag, "complex")
-    rows = NonzeroRows.of(table)
+        return identify_pair(table.real, table.imag, "complex", numbers)
+    rows = NonzeroRows.of(table, numbers)
     if rows is None:
         return None
     precision = stored_precision(table)
@@ -65,10 +148,13 @@ def identify_table(table: NDArray[Any], hint: str | None) -> Identified | None:
             continue
         found = rotation(cos, sin, precision)
         if found is not None:
+            found = replace(found, numbers=rows.numbers)
             named = _named(arrangement.name, cos, sin, found, precision, table.shape[1], rows, hint)
             if named is not None and named.encoding is not None:
                 return named
             unnamed = unnamed or named
+    from pe_cli.inspect.grids import identify_axes
+
     return (
         identify_axes(rows.body, precision, rows.before)
         or unnamed
@@ -94,9 +180,10 @@ class NonzeroRows:
     zero: list[int]
     others: NDArray[np.intp]
     table: NDArray[Any]
+    numbers: NDArray[np.intp] | None  # of the body's rows in the whole table
 
     @classmethod
-    def of(cls, table: NDArray[Any]) -> NonzeroRows | None:
+    def of(cls, table: NDArray[Any], numbers: NDArray[np.intp] | None) -> NonzeroRows | None:
         empty = ~np.any(table, axis=1)
         if empty.mean() > 0.5 or len(table) - empty.sum() < 2:
             return None
@@ -105,9 +192,11 @@ class NonzeroRows:
         start, stop = runs[np.argmax(runs[:, 1] - runs[:, 0])]
         rest = np.flatnonzero(~empty)
         others = rest[(rest < start) | (rest >= stop)]
-        return cls(table[start:stop], int(start), [int(r) for r in np.flatnonzero(empty)], others, table)
+        zero = [int(row) for row in np.flatnonzero(empty)]
+        body_numbers = None if numbers is None else numbers[start:stop]
+        return cls(table[start:stop], int(start), zero, others, table, body_numbers)
 
-    def facts(self, solved: Solved) -> dict[str, Any] | None:
+    def facts(self, solved: Solution) -> dict[str, Any] | None:
         """What the rows before the body are; None where a row outside it does not belong to the table."""
         if not self.zero:
             return solved.place_facts()
@@ -180,7 +269,7 @@ def _named(
     return _finished("sinusoidal", facts, reading, ambiguous)
 
 
-def _other_shift(arrangement: str, solved: Solved) -> list[str]:
+def _other_shift(arrangement: str, solved: Solution) -> list[str]:
     """What the table is with the other frequency shift, where its base does not say which one it is."""
     if solved.shift is None:
         return list(solved.law.ambiguous)
@@ -231,7 +320,7 @@ def _finished(encoding: str, facts: dict[str, Any], reading: Reading, ambiguous:
 
 
 def rope_facts(
-    reading: Reading, layout: str, candidates: list[Solved], place: dict[str, Any], ambiguous: list[str]
+    reading: Reading, layout: str, candidates: list[Solution], place: dict[str, Any], ambiguous: list[str]
 ) -> Identified:
     """The answer for a rotary table."""
     solved, law = reading.solved, reading.solved.law
@@ -288,7 +377,9 @@ def _unruled(
     )
 
 
-def identify_pair(cos: NDArray[Any], sin: NDArray[Any], layout: str | None) -> Identified | None:
+def identify_pair(
+    cos: NDArray[Any], sin: NDArray[Any], layout: str | None, numbers: Columns | None = None
+) -> Identified | None:
     """Cosines and sines in two tables [n, m] of one shape; `layout` where it is known to be complex."""
     precision = stored_precision(np.concatenate([cos.reshape(-1)[: 1 << 15], sin.reshape(-1)[: 1 << 15]]))
     if layout is None:
@@ -299,7 +390,10 @@ def identify_pair(cos: NDArray[Any], sin: NDArray[Any], layout: str | None) -> I
     cos, sin = cos.astype(np.float64), sin.astype(np.float64)
     found = rotation(cos, sin, precision)
     if found is None:
+        from pe_cli.inspect.grids import identify_axes
+
         return identify_axes(np.concatenate([cos, sin], axis=1), precision, 0, layout)
+    found = replace(found, numbers=numbers)
     candidates = list(solve(cos, sin, found, precision, 2 * cos.shape[1], sinusoid=False, rope=True))
     if not candidates:
         return _unruled(layout, "", layout, cos, sin, found, precision)
@@ -324,6 +418,8 @@ def _alone(component: NDArray[Any], way: str, rows: NonzeroRows, precision: Prec
     found = rotation_of_component(values, precision)
     if found is None:
         return None
+    if rows.numbers is not None and len(rows.numbers) == len(values):
+        found = replace(found, numbers=rows.numbers)
     for part, solved in _component_readings(values, found, precision):
         absent = np.full_like(values, np.nan)
         z = _complex(values, absent) if part == "cos" else _complex(absent, values)
@@ -338,7 +434,9 @@ def _alone(component: NDArray[Any], way: str, rows: NonzeroRows, precision: Prec
     return None
 
 
-def _component_readings(values: Array, found: Rotation, precision: Precision) -> Iterator[tuple[str, Solved]]:
+def _component_readings(
+    values: Array, found: Rotation, precision: Precision
+) -> Iterator[tuple[str, Solution]]:
     for part, cos, sin, turned in _parts(values, found):
         for solved in solve(cos, sin, turned, precision, 2 * values.shape[1], sinusoid=False, rope=True):
             yield part, solved

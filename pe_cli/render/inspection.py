@@ -17,7 +17,7 @@ from pe_cli.render.summary import draw, key_values, statistics_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pe_cli.inspect.contents import FileReport, TensorReport
+    from pe_cli.inspect import FileReport, TensorReport
 
 MANY_ROWS = 300  # above, a table that fits its columns to the terminal takes seconds
 WIDEST = 100

@@ -16,10 +16,11 @@ from pe_cli.encodings.relative import shaw, swin
 from pe_cli.encodings.rope.rotary import rope
 from pe_cli.encodings.sinusoidal import sinusoidal
 from pe_cli.files import TensorSpec
-from pe_cli.inspect import describe_checkpoint, identify
-from pe_cli.inspect.columns import arrangements, repeated
+from pe_cli.inspect import identify
 from pe_cli.inspect.laws import digits_of, roundest
+from pe_cli.inspect.learned import describe_checkpoint
 from pe_cli.inspect.result import PRECISIONS, stored_precision
+from pe_cli.inspect.tables import arrangements, repeated
 from pe_cli.numerics.dtypes import round_to
 
 GOLDEN = Path(__file__).parents[1] / "golden"

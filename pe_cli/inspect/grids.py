@@ -1,102 +1,20 @@
-"""Where the cosines and sines sit in a table's columns: one axis of positions, or groups of pairs for the axes of a grid."""
+"""Tables over a grid: pairs of cosine and sine that turn with the rows and columns (and frames), and Swin's windows."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.inspect.result import Identified, Precision, Solved, tidy
+from pe_cli.errors import PeError
+from pe_cli.inspect.result import Array, Identified, Precision, Solution, checked, stored_precision, tidy
 from pe_cli.inspect.rotation import constant_amplitude, rotation
 from pe_cli.inspect.sinusoids import solve
-
-ABSENT = -1
-Columns = NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class Arrangement:
-    """`cos` and `sin` give for each pair its column, or ABSENT where an odd width has dropped it."""
-
-    name: str
-    cos: Columns
-    sin: Columns
-
-    @property
-    def pairs(self) -> int:
-        return len(self.cos)
-
-
-def _interleaved(first: Columns, second: Columns) -> Columns:
-    return np.concatenate([second, [ABSENT]]) if len(second) < len(first) else second
-
-
-def _alternating(width: int) -> tuple[Columns, Columns]:
-    first = np.arange(0, width, 2)
-    return first, _interleaved(first, np.arange(1, width, 2))
-
-
-def _blocks(width: int) -> tuple[Columns, Columns]:
-    long = -(-width // 2)
-    first = np.arange(long)
-    return first, _interleaved(first, np.arange(long, width))
-
-
-def _padded_blocks(width: int) -> tuple[Columns, Columns]:
-    """Odd width, last column zero."""
-    return np.arange(width // 2), np.arange(width // 2, width // 2 * 2)
-
-
-SplitRule = Callable[[int], tuple[Columns, Columns]]
-RULES: dict[str, tuple[SplitRule, bool]] = {
-    "sin,cos alternating": (_alternating, True),
-    "cos,sin alternating": (_alternating, False),
-    "sin|cos": (_blocks, True),
-    "cos|sin": (_blocks, False),
-    "sin|cos|0": (_padded_blocks, True),
-    "cos|sin|0": (_padded_blocks, False),
-}
-
-
-def arrangements(width: int) -> Iterator[Arrangement]:
-    """Every way in which `width` columns hold pairs of cosine and sine."""
-    for name, (rule, sin_first) in RULES.items():
-        if name.endswith("0") and (width % 2 == 0 or width < 3):
-            continue
-        first, second = rule(width)
-        yield Arrangement(name, second, first) if sin_first else Arrangement(name, first, second)
-
-
-def pick(table: NDArray[Any], columns: Columns) -> NDArray[np.float64]:
-    """The chosen columns [n, m] in float64, NaN where there is none."""
-    taken = table[:, np.maximum(columns, 0)].astype(np.float64)
-    taken[:, columns == ABSENT] = np.nan
-    return taken
-
-
-def repeated(table: NDArray[Any]) -> tuple[str, NDArray[Any]]:
-    """How a table of cosines (or sines) repeats its values, and each value once.
-
-    `half` [f, f], `adjacent` [f0, f0, f1, f1, ...], `split` without repetition.
-    """
-    width = table.shape[1]
-    if width % 2 == 0 and width >= 4:
-        half = width // 2
-        if np.array_equal(table[:, :half], table[:, half:]):
-            return "half", table[:, :half]
-        if np.array_equal(table[:, 0::2], table[:, 1::2]):
-            return "adjacent", table[:, 0::2]
-    if width == 2 and np.array_equal(table[:, 0], table[:, 1]):
-        return "half", table[:, :1]
-    return "split", table
-
-
-Array = NDArray[np.float64]
-
+from pe_cli.inspect.tables import Arrangement, arrangements, pick
 
 LEAP = 0.02  # the fast pairs of an axis move by more from one place to the next
 
@@ -109,7 +27,7 @@ class AxisGroup:
     last: int
     run: int
     size: int
-    solved: Solved
+    solved: Solution
 
 
 def _blocked(name: str, widths: tuple[int, ...]) -> Arrangement:
@@ -269,3 +187,71 @@ def _style(arrangement: str, groups: list[AxisGroup], outer_first: bool) -> str 
         first = groups[0].solved
         return "tatp22" if first.start == 0 and first.stride == 1 else "detr"
     return None
+
+
+# -- windows ------------------------------------------------------------------------------------------------------
+
+LARGEST_SIDE = 1024
+
+
+def window_index(numbers: NDArray[np.int64]) -> Identified | None:
+    """Swin's index of each pair of places in a window."""
+    from pe_cli.encodings.relative import swin
+
+    side = len(numbers)
+    if side < 4 or side > LARGEST_SIDE or numbers.min() < 0:
+        return None
+    for class_token in (False, True):
+        patches = side - class_token
+        for height in range(1, patches + 1):
+            if patches % height:
+                continue
+            width = patches // height
+            offsets = (2 * height - 1) * (2 * width - 1)
+            first = numbers[int(class_token), int(class_token)]
+            if first != (height - 1) * (2 * width - 1) + width - 1:
+                continue
+            if numbers.max() != offsets - 1 + 3 * class_token:
+                continue
+            made = swin(window=(height, width), class_token=class_token)["relative_position_index"]
+            if np.array_equal(made, numbers):
+                facts = {"window": f"{height}x{width}", "class_token": class_token}
+                return Identified("swin", facts | {"tensor": "relative_position_index"}, 0.0)
+    return None
+
+
+def identify_coordinates(values: NDArray[Any]) -> Identified | None:
+    """Swin v2's coordinates (2H-1, 2W-1, 2)."""
+    from pe_cli.encodings.relative import swin
+
+    table = values.astype(np.float64)
+    if (
+        table.ndim != 3
+        or table.shape[2] != 2
+        or not np.isfinite(table).all()
+        or not np.any(table)
+        or not (table.shape[0] % 2 and table.shape[1] % 2)
+    ):
+        return None
+    window = (table.shape[0] + 1) // 2, (table.shape[1] + 1) // 2
+    precision = stored_precision(values)
+    edge = np.abs(table[-1, -1])
+    pretrained = []
+    for side, reach in zip(window, edge, strict=True):
+        scale = 8 * (side - 1) / max(2.0 ** (3 * reach) - 1, 1e-9) + 1 if side > 1 else 1
+        pretrained.append(round(scale))
+    sizes = None if tuple(pretrained) == window else (pretrained[0], pretrained[1])
+    try:
+        made = swin(window=window, version="2", pretrained_window=sizes, dtype="float64")[
+            "relative_coords_table"
+        ]
+    except PeError:
+        return None
+    facts: dict[str, Any] = {
+        "window": "x".join(map(str, window)),
+        "version": 2,
+        "tensor": "relative_coords_table",
+    }
+    if sizes:
+        facts["pretrained_window"] = "x".join(map(str, sizes))
+    return checked(Identified("swin", facts, 0.0, precision.name), table, made, precision)

@@ -1,21 +1,195 @@
-"""Indices, buckets and biases by distance: the rule is guessed from a few entries, then made again whole."""
+"""Tables that are one vector at heart: frequencies and divisors by pair, slopes by head, and buckets, indices and biases
+by distance.
+
+The rule is guessed from a few entries, then made again whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.inspect.laws import digits_of, roundest
-from pe_cli.inspect.result import PRECISIONS, Identified, Precision, stored_precision
+from pe_cli.inspect.laws import digits_of, rope_laws, rounded_geometric, roundest, variants
+from pe_cli.inspect.result import (
+    FLOAT32_STEP,
+    PRECISIONS,
+    Array,
+    Identified,
+    Law,
+    Precision,
+    checked,
+    stored_precision,
+    tidy,
+)
+from pe_cli.inspect.sinusoids import rope_frequencies
+from pe_cli.numerics.dtypes import round_to
+
+FEWEST = 4
+
+
+def identify_frequencies(vector: NDArray[Any], named_so: bool = False) -> Identified | None:
+    """`inv_freq` (m,) falling, or its inverse (m,) rising as mlx stores it.
+
+    Frequencies of no known rule are believed only where the tensor is `named_so`.
+    """
+    values = vector.astype(np.float64)
+    if values.ndim != 1 or len(values) < FEWEST or np.isnan(values).any() or np.isinf(values[:2]).any():
+        return None
+    precision = stored_precision(vector)
+    rising = values[-1] > values[0] >= 0.99 and not np.isinf(values[0])
+    with np.errstate(divide="ignore"):
+        w = 1 / values if rising else values
+    if w[0] > 1.01 or w[0] <= 0 or (w < 0).any() or (np.diff(w) > 0).any():
+        return None
+    live = int((w > 0).sum())
+    if live < FEWEST:
+        return None
+    with np.errstate(divide="ignore"):
+        error = w[:live] * np.maximum(precision.half_ulp(values[:live]) / values[:live], FLOAT32_STEP)
+    for law in rope_laws(w[:live], error, len(w)):
+        for variant in variants(law):
+            named = _matched(variant, w, values, rising, precision)
+            if named is None:
+                continue
+            if named.residual is not None and named.residual > EXACT:
+                sharper = _matched(_sharper(variant, values, rising, precision), w, values, rising, precision)
+                if sharper is not None and (sharper.residual or 0) < named.residual:
+                    return sharper
+            return named
+    cast = None if rising or live < len(w) else rounded_geometric(w)
+    if cast is not None:
+        facts = {
+            "layout": "inv-freq",
+            "dim": 2 * live,
+            "base": cast[1],
+            "scaling": "none",
+            "frequency_dtype": cast[0],
+        }
+        return Identified("rope", facts, 0.0, precision.name)
+    if not named_so or live < len(w):
+        return None
+    divisors = 10000.0 ** (-np.arange(live) / live) / w
+    facts = {
+        "layout": "mlx-freqs" if rising else "inv-freq",
+        "dim": 2 * live,
+        "base": 10000.0,
+    }
+    facts |= {"scaling": "longrope", "factors": [tidy(float(f)) for f in divisors]}
+    note = "base 10000 is assumed: only base and factors together are known"
+    return Identified("rope", facts, None, precision.name, [note])
+
+
+EXACT = 0.51  # ulps
+SMALL = 1e-7
+
+
+def _sharper(law: Law, values: Array, rising: bool, precision: Precision) -> Law:
+    """The law with the roundest base that all entries allow within half an ulp, if there is one."""
+    stored = []
+    for base in (law.base, law.base * (1 + SMALL)):
+        try:
+            frequencies, _ = rope_frequencies(2 * len(values), base, law.scaling, **law.parameters)
+        except PeError:
+            return law
+        made = np.array([float(f) for f in frequencies])
+        stored.append(1 / made if rising else made)
+    slope = (stored[1] - stored[0]) / (SMALL * law.base)
+    telling = np.isfinite(slope) & (np.abs(slope) * law.base > 1e-3 * np.abs(stored[0]))
+    if not telling.any():
+        return law
+    middle = law.base + (values - stored[0])[telling] / slope[telling]
+    room = precision.half_ulp(values[telling]) / np.abs(slope[telling])
+    low, high = float((middle - room).max()), float((middle + room).min())
+    if not 10 < low < high:
+        return law
+    return replace(law, base=roundest(0.5 * (low + high), 0.5 * (high - low)))
+
+
+def _matched(law: Law, w: Array, values: Array, rising: bool, precision: Precision) -> Identified | None:
+    if law.unit != 1 or not 10 <= law.base <= 1e12:
+        return None
+    try:
+        frequencies, magnitude = rope_frequencies(2 * len(w), law.base, law.scaling, **law.parameters)
+    except PeError:
+        return None
+    made = np.array([float(f) for f in frequencies])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        stored = 1 / made if rising else made
+        half = precision.half_ulp(np.where(np.isfinite(stored), stored, 0))
+        error = np.abs(values - stored)
+        error[values == round_to(stored, precision.name).astype(np.float64)] = 0
+    room = 2.1 * half + 1.5e-6 * np.where(np.isfinite(stored), stored, 0)
+    if not (error <= room).all():
+        return None
+    worst = float(np.max(error / (2 * half)))
+    facts = {
+        "layout": "mlx-freqs" if rising else "inv-freq",
+        "dim": 2 * len(w),
+        "base": law.base,
+    }
+    facts |= {"scaling": law.scaling} | law.parameters
+    if magnitude != 1:
+        facts["attention_factor"] = tidy(magnitude)
+    ambiguous = list(law.ambiguous)
+    if law.scaling == "none" and law.base != 10000:
+        ambiguous.append(f"a base of {law.base:.10g}, or NTK scaling of a smaller base")
+    return Identified("rope", facts, worst, precision.name, ambiguous)
+
+
+def identify_divisors(vector: NDArray[Any]) -> Identified | None:
+    """ggml's `rope_freqs` (m,): 1 where a pair is kept, the factor where it is divided."""
+    values = vector.astype(np.float64)
+    if values.ndim != 1 or len(values) < 8 or not np.isfinite(values).all():
+        return None
+    if values[0] != 1 or values[-1] <= 1 or (np.diff(values) < 0).any() or values[1] != 1:
+        return None
+    factor = float(values[-1])
+    if (values == factor).sum() < 2 or digits_of(factor) > 4:
+        return None
+    precision = stored_precision(vector)
+    for base, scaling, options in _divisor_hypotheses(factor):
+        try:
+            frequencies, _ = rope_frequencies(2 * len(values), base, scaling, **options)
+        except PeError:
+            continue
+        plain, _ = rope_frequencies(2 * len(values), base)
+        made = np.array([float(p / f) for p, f in zip(plain, frequencies, strict=True)])
+        if (np.abs(values - made) <= 2.1 * precision.half_ulp(made) + 1e-6 * made).all():
+            facts = {
+                "layout": "ggml-factors",
+                "dim": 2 * len(values),
+                "base": base,
+                "scaling": scaling,
+            } | options
+            return Identified(
+                "rope",
+                facts,
+                float(np.max(np.abs(values - made) / precision.half_ulp(made) / 2)),
+                precision.name,
+            )
+    return None
+
+
+def _divisor_hypotheses(factor: float) -> Iterator[tuple[float, str, dict[str, Any]]]:
+    """Known bases and lengths: a vector of divisors shows the base only through where its ramp lies."""
+    for base in (500000.0, 10000.0, 1000000.0, 12000000.0, 150000.0, 5000000.0):
+        for length in (8192.0, 4096.0, 32768.0, 131072.0, 16384.0, 65536.0):
+            bands = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+            yield base, "llama3", {"factor": factor, "original_len": length} | bands
+            for truncate in (True, False):
+                yield base, "yarn", {"factor": factor, "original_len": length, "truncate": truncate}
+
+
+# -- by distance --------------------------------------------------------------------------------------------------
 
 Ints = NDArray[np.int64]
 USUAL_DISTANCES = (128, 512, 256, 64, 1024, 800, 2048, 32, 4096, 100, 20, 16, 8192, 20000)
 FARTHEST = 32768
-LARGEST_SIDE = 1024
 MOST_BUCKETS = 1024  # a rule of more is not looked for: models have 32 to 512
 
 
@@ -23,7 +197,9 @@ def identify_integers(values: NDArray[Any]) -> Identified | None:
     """A vector or matrix of whole numbers that is a function of distance, or a window's index."""
     numbers = values.astype(np.int64)
     if numbers.ndim == 2 and numbers.shape[0] == numbers.shape[1]:
-        window = _swin_index(numbers)
+        from pe_cli.inspect.grids import window_index
+
+        window = window_index(numbers)
         if window is not None:
             return window
     for distances, buckets in _by_distance(numbers):
@@ -200,31 +376,6 @@ def _clipped(distances: Ints, buckets: Ints) -> Found | None:
     return None
 
 
-def _swin_index(numbers: Ints) -> Identified | None:
-    from pe_cli.encodings.relative import swin
-
-    side = len(numbers)
-    if side < 4 or side > LARGEST_SIDE or numbers.min() < 0:
-        return None
-    for class_token in (False, True):
-        patches = side - class_token
-        for height in range(1, patches + 1):
-            if patches % height:
-                continue
-            width = patches // height
-            offsets = (2 * height - 1) * (2 * width - 1)
-            first = numbers[int(class_token), int(class_token)]
-            if first != (height - 1) * (2 * width - 1) + width - 1:
-                continue
-            if numbers.max() != offsets - 1 + 3 * class_token:
-                continue
-            made = swin(window=(height, width), class_token=class_token)["relative_position_index"]
-            if np.array_equal(made, numbers):
-                facts = {"window": f"{height}x{width}", "class_token": class_token}
-                return Identified("swin", facts | {"tensor": "relative_position_index"}, 0.0)
-    return None
-
-
 def _precision(values: NDArray[Any]) -> Precision:
     """Multiples of powers of two look like numbers of few bits, so that the dtype has the last word."""
     found = stored_precision(values)
@@ -279,7 +430,7 @@ def identify_bias(values: NDArray[Any]) -> Identified | None:
             bias_max=named.facts["bias_max"],
             dtype="float64",
         )
-        return _checked(named, table, np.asarray(made), precision)
+        return checked(named, table, np.asarray(made), precision)
     block = table[:, :512, :512]
     below = block[:, 1, 0]
     named = _slopes(-below, precision, {"form": "matrix"}) if (below < 0).all() else None
@@ -297,56 +448,4 @@ def identify_bias(values: NDArray[Any]) -> Identified | None:
         bidirectional=not causal,
         dtype="float64",
     )
-    return _checked(named, block, np.where(blocked, block, np.asarray(made)), precision)
-
-
-def _checked(
-    named: Identified, values: NDArray[np.float64], made: NDArray[np.float64], precision: Precision
-) -> Identified | None:
-    finite = np.isfinite(values)
-    error = np.abs(values[finite] - made[finite])
-    if precision.name == "float64" and (error > 1e-12 * np.abs(made[finite])).any():
-        precision = PRECISIONS["float32"]
-        named.precision = precision.name
-    half = precision.half_ulp(made[finite])
-    if (error > 3.2 * half + 4e-7 * np.abs(made[finite])).any():
-        return None
-    named.residual = float((error / (2 * half)).max(initial=0.0))
-    return named
-
-
-def identify_coordinates(values: NDArray[Any]) -> Identified | None:
-    """Swin v2's coordinates (2H-1, 2W-1, 2)."""
-    from pe_cli.encodings.relative import swin
-
-    table = values.astype(np.float64)
-    if (
-        table.ndim != 3
-        or table.shape[2] != 2
-        or not np.isfinite(table).all()
-        or not np.any(table)
-        or not (table.shape[0] % 2 and table.shape[1] % 2)
-    ):
-        return None
-    window = (table.shape[0] + 1) // 2, (table.shape[1] + 1) // 2
-    precision = stored_precision(values)
-    edge = np.abs(table[-1, -1])
-    pretrained = []
-    for side, reach in zip(window, edge, strict=True):
-        scale = 8 * (side - 1) / max(2.0 ** (3 * reach) - 1, 1e-9) + 1 if side > 1 else 1
-        pretrained.append(round(scale))
-    sizes = None if tuple(pretrained) == window else (pretrained[0], pretrained[1])
-    try:
-        made = swin(window=window, version="2", pretrained_window=sizes, dtype="float64")[
-            "relative_coords_table"
-        ]
-    except PeError:
-        return None
-    facts: dict[str, Any] = {
-        "window": "x".join(map(str, window)),
-        "version": 2,
-        "tensor": "relative_coords_table",
-    }
-    if sizes:
-        facts["pretrained_window"] = "x".join(map(str, sizes))
-    return _checked(Identified("swin", facts, 0.0, precision.name), table, made, precision)
+    return checked(named, block, np.where(blocked, block, np.asarray(made)), precision)
