@@ -132,7 +132,7 @@ def compare(
     """
     import math
 
-    from pe_cli.diff.compare import compare_sources
+    from pe_cli.diff import compare_sources
     from pe_cli.diff.metrics import Tolerance
 
     for name, value in (("atol", atol), ("rtol", rtol), ("ulp", ulp)):

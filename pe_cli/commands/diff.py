@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pe_cli.commands.options import Force, Json, Plot, Quiet
-from pe_cli.diff.compare import Report, compare_sources
+from pe_cli.diff import Report, compare_sources
 from pe_cli.diff.metrics import Tolerance
 from pe_cli.errors import PeError
 from pe_cli.files.sources import Source, open_source, split_spec

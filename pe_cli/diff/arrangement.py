@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.diff.operands import Array, Columns, Operand, Rows, Selected, Viewed
-from pe_cli.diff.rotations import in_type, once, pairings
-from pe_cli.diff.verify import Cause, Pair, Step
+from pe_cli.diff.operands import Array, Operand, Rearranged, Rows, Selected, Viewed
+from pe_cli.diff.readings import once, pairings
+from pe_cli.diff.turning import in_type
+from pe_cli.diff.verify import LISTED, Pair, Reason, Step
 
 LOOKED_AT = 1 << 20  # numbers in which rows are looked for
 NEIGHBOURS = 3
 SHARED = 1 / 4  # of the rows of the shorter table, that an offset must leave
 WIDEST = 1024  # columns that are compared each with each
 COLUMN_ROWS = 256
-LISTED = 64
 RULES = ("bfloat16", "float16", "int8", "int16")
 SOLVER = 1e-4  # of the largest entry: what two solvers of an eigenproblem may differ by
 
@@ -47,7 +47,7 @@ def rows_elsewhere(a: Operand, b: Operand) -> Iterator[list[Step]]:
                 "moved": int(np.count_nonzero(in_a != np.arange(len(in_a)))),
                 "order": in_a[:LISTED].tolist(),
             }
-            yield [Step(Cause("permutation", {}, {}, facts), lambda p, q: (Selected(p, in_a), q))]
+            yield [Step(Reason("permutation", {}, {}, facts), lambda p, q: (Selected(p, in_a), q))]
     if a.rows == b.rows:
         in_b = matching(y, x, tolerance)
         for found, broken in ((in_a, "b"), (in_b, "a")):
@@ -61,7 +61,7 @@ def length(a: Operand, b: Operand) -> Step:
     few, many = sorted((a.rows, b.rows))
     facts = {"first": few, "last": many - 1, "count": many - few}
     return Step(
-        Cause("rows", {"rows": a.rows}, {"rows": b.rows}, facts),
+        Reason("rows", {"rows": a.rows}, {"rows": b.rows}, facts),
         lambda p, q: (Selected(p, 0, few), Selected(q, 0, few)),
         exception=True,
     )
@@ -106,7 +106,7 @@ def zero_rows(a: Operand, b: Operand) -> Iterator[list[Step]]:
     first, second = kept[0][:count], kept[1][:count]
     yield [
         Step(
-            Cause("padding-row", sides[0], sides[1], facts),
+            Reason("padding-row", sides[0], sides[1], facts),
             lambda p, q: (Selected(p, first), Selected(q, second)),
         )
     ]
@@ -167,7 +167,7 @@ def offset_step(
     def undo(p: Operand, q: Operand) -> Pair:
         return Selected(p, begin_a, rows), Selected(q, begin_b, rows)
 
-    return Step(Cause("offset", side_a, side_b, facts), undo)
+    return Step(Reason("offset", side_a, side_b, facts), undo)
 
 
 def _as_rule(found: Rows, broken: str) -> Step | None:
@@ -191,7 +191,7 @@ def _as_rule(found: Rows, broken: str) -> Step | None:
     def undo(p: Operand, q: Operand) -> Pair:
         return (p, Selected(q, found)) if broken == "a" else (Selected(p, found), q)
 
-    return Step(Cause("positions", sides[0], sides[1], facts), undo)
+    return Step(Reason("positions", sides[0], sides[1], facts), undo)
 
 
 def named_rule(positions: Array, counted: Array) -> tuple[str | None, int | None, tuple[int, ...]]:
@@ -250,11 +250,11 @@ def _repeated(x: Array, y: Array) -> Iterator[list[Step]]:
         return
     first = np.array([int(np.argmax(pair == i)) for i in range(narrow.shape[1])], dtype=np.intp)
     if flipped:
-        cause = Cause("layout", {"layout": name}, {"layout": "split"})
-        yield [Step(cause, lambda p, q: (Columns(p, first), q))]
+        cause = Reason("layout", {"layout": name}, {"layout": "split"})
+        yield [Step(cause, lambda p, q: (Rearranged(p, first), q))]
     else:
-        cause = Cause("layout", {"layout": "split"}, {"layout": name})
-        yield [Step(cause, lambda p, q: (Columns(p, pair), q))]
+        cause = Reason("layout", {"layout": "split"}, {"layout": name})
+        yield [Step(cause, lambda p, q: (Rearranged(p, pair), q))]
 
 
 def _signed_order(x: Array, y: Array, tolerance: float) -> tuple[Rows, Array] | None:
@@ -391,23 +391,23 @@ def _layout_name(pairing: str, x: Array, first: Rows, second: Rows) -> str:
 def _columns_step(
     cause: str, a: dict[str, Any], b: dict[str, Any], facts: dict[str, Any], index: Rows
 ) -> Step:
-    return Step(Cause(cause, a, b, facts), lambda p, q: (Columns(p, index), q))
+    return Step(Reason(cause, a, b, facts), lambda p, q: (Rearranged(p, index), q))
 
 
 def _sign_step(x: Array, y: Array, sign: Array) -> Step:
     flipped = np.flatnonzero(sign < 0)
     index = np.arange(len(sign))
     if len(flipped) == len(sign):
-        cause = Cause("sign", {}, {}, {"of": "all"})
+        cause = Reason("sign", {}, {}, {"of": "all"})
     else:
         orthogonal = _orthogonal(y)
         named = {"columns": flipped[:LISTED].tolist(), "count": len(flipped)}
         cause = (
-            Cause("eigenvector-sign", {}, {}, named)
+            Reason("eigenvector-sign", {}, {}, named)
             if orthogonal
-            else Cause("sign", {}, {}, {"of": "columns"} | named)
+            else Reason("sign", {}, {}, {"of": "columns"} | named)
         )
-    return Step(cause, lambda p, q: (Columns(p, index, sign), q))
+    return Step(cause, lambda p, q: (Rearranged(p, index, sign), q))
 
 
 def _orthogonal(x: Array) -> bool:
@@ -451,7 +451,9 @@ def _eigenvectors(a: Operand, b: Operand) -> Iterator[list[Step]]:
         index = np.arange(len(direction))
         yield [
             Step(
-                Cause("eigenvector-sign", {}, {}, facts), lambda p, q: (Columns(p, index, direction), q), room
+                Reason("eigenvector-sign", {}, {}, facts),
+                lambda p, q: (Rearranged(p, index, direction), q),
+                room,
             )
         ]
     if a.columns == a.rows:
@@ -465,7 +467,7 @@ def _eigenvectors(a: Operand, b: Operand) -> Iterator[list[Step]]:
         matrix = clean / size_x[:, None] * size_y
         named = [list(range(first, last)) for first, last in spaces if last - first > 1]
         facts = {"columns": flipped[:LISTED].tolist(), "eigenspaces": named}
-        yield [Step(Cause("eigenvector-sign", {}, {}, facts), lambda p, q: (Turned(p, matrix), q), room)]
+        yield [Step(Reason("eigenvector-sign", {}, {}, facts), lambda p, q: (Turned(p, matrix), q), room)]
 
 
 def _blocks(joined: NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -16,16 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.diff.arrangement import columns_elsewhere, length, rows_elsewhere, zero_rows
-from pe_cli.diff.families import Held, family_steps, resampled
-from pe_cli.diff.operands import KEPT, Operand, Reshaped, Rounded, Scaled, Stored, Transposed, blocks
+from pe_cli.diff.operands import (
+    KEPT,
+    Multiplied,
+    Operand,
+    Replacement,
+    Reshaped,
+    Rounded,
+    StoredTable,
+    Transposed,
+    blocks,
+)
 from pe_cli.diff.parameters import turning_steps
 from pe_cli.diff.places import MOST_ROWS, borrowed, completed, section_steps
-from pe_cli.diff.rotations import Turning, fitting_rows, named_like, read, read_alone, rounded_near
+from pe_cli.diff.readings import named_like, read, read_alone
+from pe_cli.diff.turning import Turning, fitting_rows
 from pe_cli.diff.verify import (
     LOW,
     SAMPLE,
-    Cause,
     Deadline,
+    Reason,
     Step,
     distance,
     exceptions,
@@ -37,6 +47,7 @@ from pe_cli.diff.verify import (
     undone,
     with_residuals,
 )
+from pe_cli.inspect.laws import roundest
 
 SECONDS = 3.0
 FEWEST = 6  # numbers: fewer agree by chance
@@ -52,7 +63,7 @@ class Explanation:
     """`causes` in the order in which they are undone; `explained` where only rounding is then left; `notes` are
     sentences; `parting` the first row where the angles differ by 0.1 radians."""
 
-    causes: list[Cause] = field(default_factory=list)
+    causes: list[Reason] = field(default_factory=list)
     explained: bool = False
     notes: list[str] = field(default_factory=list)
     parting: dict[str, float] | None = None
@@ -72,9 +83,9 @@ class Explanation:
 class Side:
     """A table and what belongs to it: its array (for `identify`), and its cosines where it holds sines, or the other way."""
 
-    table: Stored
+    table: StoredTable
     array: Callable[[], NDArray[Any]]
-    other: Stored | None = None
+    other: StoredTable | None = None
     sines: bool = False
 
 
@@ -88,7 +99,7 @@ def explain(a: Side, b: Side, seconds: float = SECONDS) -> Explanation:
 
 
 @dataclass
-class Candidate:
+class Explained:
     steps: list[Step]
     cost: float
     left: float  # the largest difference before rows and entries are told as exceptions
@@ -100,7 +111,7 @@ class Search:
 
     def __init__(self, a: Side, b: Side, deadline: Deadline) -> None:
         self.a, self.b, self.deadline = a, b, deadline
-        self.best: Candidate | None = None
+        self.best: Explained | None = None
         self.readings = False  # whether both tables are pairs that turn with one position
         self.parting: dict[str, float] | None = None
 
@@ -146,10 +157,10 @@ class Search:
         a, b = self.a.table, self.b.table
         if a.complex != b.complex and a.size == b.size:
             names = [{"layout": "complex" if one.complex else "interleaved"} for one in (a, b)]
-            yield [Step(Cause("layout", names[0], names[1]), _reshape(a, b), exception=True)]
+            yield [Step(Reason("layout", names[0], names[1]), _reshape(a, b), exception=True)]
         elif a.shape != b.shape and a.size == b.size:
             sides = [{"shape": list(one.shape)} for one in (a, b)]
-            yield [Step(Cause("shape", sides[0], sides[1]), _reshape(a, b), exception=True)]
+            yield [Step(Reason("shape", sides[0], sides[1]), _reshape(a, b), exception=True)]
         exchanged = a.rows == b.columns and a.columns == b.rows and not same_axes(a, b)
         if exchanged:
             yield from self.transposed()
@@ -167,7 +178,11 @@ class Search:
             and a.size <= KEPT
         ):
             turned = a.whole().reshape(a.shape).transpose(0, 2, 1).reshape(b.rows, b.columns)
-            yield [Step(Cause("transpose", {}, {}, {"axes": [0, 2, 1]}), lambda x, y: (Held(y, turned), y))]
+            yield [
+                Step(
+                    Reason("transpose", {}, {}, {"axes": [0, 2, 1]}), lambda x, y: (Replacement(y, turned), y)
+                )
+            ]
         if len(a.shape) > 2 or len(b.shape) > 2 or min(a.rows, a.columns) < 2 or a.complex or b.complex:
             return
         if not (a.rows == b.columns or a.columns == b.rows):
@@ -175,7 +190,7 @@ class Search:
         # which of them is transposed shows only where the columns of one are pairs that turn
         for turn in (_turn_a, _turn_b):
             if max(a.size, b.size) <= KEPT or turn is (_turn_a if a.rows < a.columns else _turn_b):
-                yield [Step(Cause("transpose", {}, {}), turn)]
+                yield [Step(Reason("transpose", {}, {}), turn)]
 
     def as_it_is(self, before: list[Step]) -> None:
         self.consider(before)
@@ -240,6 +255,8 @@ class Search:
     def family(self, before: list[Step]) -> None:
         if before or self.readings or self.a.table.size > KEPT or self.b.table.size > KEPT:
             return
+        from pe_cli.diff.families import family_steps
+
         steps = family_steps(self.a.table, self.b.table, (self.a.array(), self.b.array()))
         if steps:
             self.consider(steps)
@@ -249,7 +266,7 @@ class Search:
         x, y = undone(before, self.a.table, self.b.table)
         if max(x.size, y.size) > SAMPLE * 4 or x.columns != y.columns or x.columns < 3 or y.size < FEWEST:
             return
-        sizes = [Held(one, np.sort(np.abs(one.whole()), axis=1)) for one in (x, y)]
+        sizes = [Replacement(one, np.sort(np.abs(one.whole()), axis=1)) for one in (x, y)]
         for steps in rows_elsewhere(*sizes):
             p, q = undone(steps, x, y)
             for more in columns_elsewhere(p, q):
@@ -260,6 +277,8 @@ class Search:
     def another_length(self, before: list[Step]) -> None:
         if before:
             return
+        from pe_cli.diff.families import resampled
+
         for steps in resampled(self.a.table, self.b.table):
             self.consider(steps)
 
@@ -294,7 +313,7 @@ class Search:
             steps += more
         cost = _cost(steps, left.outside / max(1, left.rows * left.columns), min(a.rows, b.rows))
         if self.best is None or cost < self.best.cost:
-            self.best = Candidate(steps, cost, left.largest)
+            self.best = Explained(steps, cost, left.largest)
 
     def scaled(self, steps: Sequence[Step]) -> list[Step]:
         """The factor, and the sign, by which the steps are still wrong."""
@@ -310,12 +329,18 @@ class Search:
         unit = max(x.precision.unit, y.precision.unit)
         made = []
         if ratio < 0:
-            made.append(Step(Cause("sign", {}, {}, {"of": "all"}), lambda p, q: (Scaled(p, -1.0), q), extra))
+            made.append(
+                Step(Reason("sign", {}, {}, {"of": "all"}), lambda p, q: (Multiplied(p, -1.0), q), extra)
+            )
         size = abs(ratio)
         if abs(size - 1) > 4 * unit + 1e-7:
-            short = rounded_near(size, max(unit, 1e-7) * size)
+            short = roundest(size, max(unit, 1e-7) * size)
             made.append(
-                Step(Cause("amplitude", {}, {}, {"ratio": short}), lambda p, q: (Scaled(p, short), q), extra)
+                Step(
+                    Reason("amplitude", {}, {}, {"ratio": short}),
+                    lambda p, q: (Multiplied(p, short), q),
+                    extra,
+                )
             )
         if not made:
             return []
@@ -335,7 +360,7 @@ class Search:
         def undo(p: Operand, q: Operand) -> tuple[Operand, Operand]:
             return Rounded(p, coarse), Rounded(q, coarse)
 
-        step = Step(Cause("dtype-rounding", *names), undo, extra_room(steps))
+        step = Step(Reason("dtype-rounding", *names), undo, extra_room(steps))
         before, after = distance(x, y, 0.0, SAMPLE), distance(*undo(x, y), 0.0, SAMPLE)
         return [step] if after.sum < 0.5 * before.sum else []
 
@@ -348,7 +373,7 @@ def _size(table: Operand) -> float:
     )
 
 
-def _reshape(a: Stored, b: Stored) -> Callable[[Operand, Operand], tuple[Operand, Operand]]:
+def _reshape(a: StoredTable, b: StoredTable) -> Callable[[Operand, Operand], tuple[Operand, Operand]]:
     def undo(x: Operand, y: Operand) -> tuple[Operand, Operand]:
         return (x, y) if same_axes(x, y) else (Reshaped(x, y.columns), y)
 
@@ -398,7 +423,7 @@ def _ratio(x: Operand, y: Operand) -> float | None:
     return float(q[near] @ p[near] / (p[near] @ p[near]))
 
 
-def _square(a: Stored, b: Stored, steps: Sequence[Step]) -> tuple[int, int] | None:
+def _square(a: StoredTable, b: StoredTable, steps: Sequence[Step]) -> tuple[int, int] | None:
     """Queries and keys, where the last two axes are alike and nothing has moved the entries."""
     shape = b.shape
     if len(shape) < 2 or a.shape != shape or shape[-1] != shape[-2]:

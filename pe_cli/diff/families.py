@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.diff.operands import KEPT, Array, Operand, Stored, Viewed
+from pe_cli.diff.operands import KEPT, Array, Operand, Replacement, StoredTable, Viewed
 from pe_cli.diff.parameters import replacing
-from pe_cli.diff.verify import Cause, Pair, Room, Step
+from pe_cli.diff.verify import Pair, Reason, Room, Step
 from pe_cli.errors import PeError
 from pe_cli.inspect import identify
 from pe_cli.inspect.result import Identified
@@ -25,7 +25,9 @@ METHODS = ("linear", "cubic", "nearest", "repeat-last", "tile", "stretch", "hier
 ANCHORS = ("ends", "half", "left")
 
 
-def family_steps(a: Stored, b: Stored, arrays: tuple[NDArray[Any], NDArray[Any]]) -> list[Step] | None:
+def family_steps(
+    a: StoredTable, b: StoredTable, arrays: tuple[NDArray[Any], NDArray[Any]]
+) -> list[Step] | None:
     """Both tables are one encoding of pairs or of a grid: the parameters in which they differ."""
     if a.shape != b.shape or a.size > LARGEST:
         return None
@@ -43,7 +45,7 @@ def family_steps(a: Stored, b: Stored, arrays: tuple[NDArray[Any], NDArray[Any]]
         facts: dict[str, Any] = {"encoding": known[0].encoding}
         if known[0].ambiguous or known[1].ambiguous:
             facts["ambiguous"] = [*known[0].ambiguous, *known[1].ambiguous]
-        cause = Cause("parameters", sides[0], sides[1], facts)
+        cause = Reason("parameters", sides[0], sides[1], facts)
         return [Step(cause, replacing(made[0], made[1]))]
     if known[0].facts.get("grid") and known[1].facts.get("grid"):
         return _grid_steps(known[0], known[1], a, b)
@@ -54,19 +56,7 @@ def _parameters(known: Identified) -> dict[str, Any]:
     return {name: value for name, value in known.facts.items() if name not in MEASURED and value is not None}
 
 
-class Held(Viewed):
-    """An array that stands in the place of a table."""
-
-    def __init__(self, like: Operand, values: Array) -> None:
-        super().__init__(like)
-        self.values = values.astype(np.float64).reshape(like.rows, -1)
-        self.columns = self.values.shape[1]
-
-    def take(self, start: int, stop: int) -> Array:
-        return self.values[start:stop]
-
-
-def _fitting(known: Identified, table: Stored) -> Held | None:
+def _fitting(known: Identified, table: StoredTable) -> Replacement | None:
     """The table made again from what it is said to be."""
     whole = table.whole()
     room = Room(
@@ -80,7 +70,7 @@ def _fitting(known: Identified, table: Stored) -> Held | None:
         if known.facts.get("masked"):
             values = np.where(whole <= -1e4, whole, values)
         if (~room.outside(values, whole)[0]).mean() >= MADE:
-            return Held(table, values)
+            return Replacement(table, values)
     return None
 
 
@@ -212,7 +202,7 @@ def _grid(known: dict[str, Any], encoding: str, rows: int) -> Array | None:
     return made if len(made) == rows else None
 
 
-def _grid_steps(a: Identified, b: Identified, left: Stored, right: Stored) -> list[Step] | None:
+def _grid_steps(a: Identified, b: Identified, left: StoredTable, right: StoredTable) -> list[Step] | None:
     """One fact after the other is taken over from the other table."""
     facts, wanted = dict(a.facts), b.facts
     old = _grid(facts, str(a.encoding), left.rows)
@@ -236,12 +226,12 @@ def _grid_steps(a: Identified, b: Identified, left: Stored, right: Stored) -> li
         new = _grid(facts, str(b.encoding), left.rows)
         if new is None:
             return None
-        cause = Cause(_grid_cause(names[0], side_a, side_b), side_a, side_b, {"encoding": a.encoding})
-        steps.append(Step(cause, replacing(Held(left, old), Held(left, new))))
+        cause = Reason(_grid_cause(names[0], side_a, side_b), side_a, side_b, {"encoding": a.encoding})
+        steps.append(Step(cause, replacing(Replacement(left, old), Replacement(left, new))))
         old = new
     if steps and left.precision.name != right.precision.name:
-        cause = Cause("dtype-rounding", {"dtype": left.precision.name}, {"dtype": right.precision.name})
-        steps.append(Step(cause, replacing(Held(left, old), Held(right, old))))
+        cause = Reason("dtype-rounding", {"dtype": left.precision.name}, {"dtype": right.precision.name})
+        steps.append(Step(cause, replacing(Replacement(left, old), Replacement(right, old))))
     return steps or None
 
 
@@ -307,9 +297,9 @@ def _resampling(index: NDArray[np.int64], weight: Array, swapped: bool) -> Calla
     return undo
 
 
-def _cause(method: str, facts: dict[str, Any], rows_a: int, rows_b: int, swapped: bool) -> Cause:
+def _cause(method: str, facts: dict[str, Any], rows_a: int, rows_b: int, swapped: bool) -> Reason:
     facts = {"method": method, "direction": "b to a" if swapped else "a to b"} | facts
-    return Cause("resampled", {"rows": rows_a}, {"rows": rows_b}, facts)
+    return Reason("resampled", {"rows": rows_a}, {"rows": rows_b}, facts)
 
 
 def _room(source: Operand) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.diff.operands import fill
 from pe_cli.files import TensorSpec
 from pe_cli.files.sources import Source
 from pe_cli.numerics.dtypes import numpy_dtype
@@ -455,23 +454,13 @@ class _Spans:
             blocks = []
             for (span, spec), buffer in zip(self.sides, buffers, strict=True):
                 part = buffer[: rows * self.items]
-                _fill(span[0], span[1] + row * self.items * span[2].itemsize, part, spec)
+                fill(span[0], span[1] + row * self.items * span[2].itemsize, part, spec.name)
                 native = part if span[2].isnative else part.astype(span[2].newbyteorder("="))
                 blocks.append(native.reshape(rows, -1))
             self.comparison.block(found, row, blocks[0], blocks[1], spare)
             if progress:
                 progress(blocks[0].nbytes)
         return found
-
-
-def _fill(descriptor: int, offset: int, part: NDArray[Any], spec: TensorSpec) -> None:
-    view = part.view(np.uint8).data
-    done = 0
-    while done < len(view):
-        got = os.preadv(descriptor, [view[done:]], offset + done)
-        if got == 0:
-            raise PeError(f"tensor {spec.name!r} ends before its {spec.nbytes} bytes: the file has been cut")
-        done += got
 
 
 def _walk(a: Source, spec_a: TensorSpec, b: Source, spec_b: TensorSpec, count: int) -> Blocks:

@@ -61,7 +61,7 @@ class Operand(ABC):
         return self.take(0, self.rows)
 
 
-class Stored(Operand):
+class StoredTable(Operand):
     """A tensor of a file or an array. `shape` is its own, without axes of length 1; complex numbers are pairs."""
 
     def __init__(
@@ -86,14 +86,14 @@ class Stored(Operand):
             self._kept = self._numbers(read(0, self.rows))
 
     @classmethod
-    def of(cls, array: NDArray[Any]) -> Stored:
+    def of(cls, array: NDArray[Any]) -> StoredTable:
         """An array in memory."""
         flat = np.ascontiguousarray(array).reshape(-1)
         items = _two_axes(tuple(n for n in array.shape if n != 1) or (1,))[1]
         return cls(array.shape, array.dtype.name, lambda i, j: flat[i * items : j * items], array)
 
     @classmethod
-    def open(cls, source: Source, spec: TensorSpec) -> Stored | None:
+    def open(cls, source: Source, spec: TensorSpec) -> StoredTable | None:
         """A tensor of a file; None where it came through a pipe that has been read."""
         rows, items = _two_axes(tuple(n for n in spec.shape if n != 1) or (1,))
         span = source.span(spec.name)
@@ -106,14 +106,14 @@ class Stored(Operand):
 
         def read(start: int, stop: int) -> NDArray[Any]:
             part = np.empty((stop - start) * items, kind)
-            _fill(descriptor, offset + start * items * kind.itemsize, part, spec.name)
+            fill(descriptor, offset + start * items * kind.itemsize, part, spec.name)
             return part if kind.isnative else part.astype(kind.newbyteorder("="))
 
         some = [read(r, r + 1) for r in spread(rows, PRECISION_ROWS)]
         return cls(spec.shape, spec.dtype, read, np.concatenate(some))
 
     @classmethod
-    def _unpacked(cls, source: Source, spec: TensorSpec, items: int) -> Stored:
+    def _unpacked(cls, source: Source, spec: TensorSpec, items: int) -> StoredTable:
         """Compressed tensors: in memory where they are small, else in a temporary file."""
         if spec.size <= KEPT:
             return cls.of(source.read(spec.name))
@@ -125,7 +125,7 @@ class Stored(Operand):
 
         def read(start: int, stop: int) -> NDArray[Any]:
             part = np.empty((stop - start) * items, kind)
-            _fill(file.fileno(), start * items * kind.itemsize, part, spec.name)
+            fill(file.fileno(), start * items * kind.itemsize, part, spec.name)
             return part
 
         some = [read(r, r + 1) for r in spread(spec.size // items, PRECISION_ROWS)]
@@ -164,7 +164,8 @@ def _two_axes(shape: tuple[int, ...]) -> tuple[int, int]:
     return int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]
 
 
-def _fill(descriptor: int, offset: int, part: NDArray[Any], name: str) -> None:
+def fill(descriptor: int, offset: int, part: NDArray[Any], name: str) -> None:
+    """Read a piece of tensor `name` from a place of an open file."""
     view = part.view(np.uint8).data
     done = 0
     while done < len(view):
@@ -220,7 +221,7 @@ class Reshaped(Viewed):
         return flat[begin : begin + last - first].reshape(-1, self.columns)
 
 
-class Columns(Viewed):
+class Rearranged(Viewed):
     """Column c is column index[c] of the other, times sign[c]."""
 
     def __init__(self, of: Operand, index: Rows, sign: Array | None = None) -> None:
@@ -259,7 +260,7 @@ class Selected(Viewed):
         return self.of.at(index + self.index if isinstance(self.index, int) else self.index[index])
 
 
-class Scaled(Viewed):
+class Multiplied(Viewed):
     """Every number times a ratio."""
 
     def __init__(self, of: Operand, ratio: float) -> None:
@@ -282,6 +283,18 @@ class Rounded(Viewed):
 
     def take(self, start: int, stop: int) -> Array:
         return np.asarray(round_to(self.of.take(start, stop), self.precision.name)).astype(np.float64)
+
+
+class Replacement(Viewed):
+    """An array that stands in the place of a table."""
+
+    def __init__(self, like: Operand, values: Array) -> None:
+        super().__init__(like)
+        self.values = values.astype(np.float64).reshape(like.rows, -1)
+        self.columns = self.values.shape[1]
+
+    def take(self, start: int, stop: int) -> Array:
+        return self.values[start:stop]
 
 
 class Patched(Viewed):

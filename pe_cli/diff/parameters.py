@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.diff.operands import Array, Columns, Operand, Rows, Viewed
-from pe_cli.diff.rotations import (
+from pe_cli.diff.operands import Array, Operand, Rearranged, Rows, Viewed
+from pe_cli.diff.turning import (
     COS,
     PARAMETERS,
     SIN,
     ZERO,
-    Places,
-    Plan,
+    ColumnPlan,
     Turning,
     frequencies_of,
     own_magnitude,
-    rounded_near,
+    place_changes,
 )
-from pe_cli.diff.verify import Cause, Extra, Pair, Step
+from pe_cli.diff.verify import LISTED, Extra, Pair, Reason, Step
 from pe_cli.errors import PeError
+from pe_cli.inspect.laws import digits_of, roundest
+from pe_cli.inspect.result import tidy
 
 CLOSE = 3e-6
-LISTED = 64
 ROUND_DIGITS = 4  # of a base that somebody chose
 
 
@@ -67,7 +67,7 @@ def turning_steps(a: Turning, b: Turning) -> list[Step]:
     ) -> None:
         nonlocal state
         new = replace(state, **parts)
-        steps.append(Step(Cause(cause, side_a, side_b, facts), replacing(state, new, room), room))
+        steps.append(Step(Reason(cause, side_a, side_b, facts), replacing(state, new, room), room))
         state = new
 
     if len(a.frequencies) != len(b.frequencies):
@@ -101,7 +101,7 @@ def turning_steps(a: Turning, b: Turning) -> list[Step]:
             last.cause.a["attention_factor"], last.cause.b["attention_factor"] = a.amplitude, b.amplitude
             state = new
         else:
-            ratio = rounded_near(ratio, max(unit, 1e-7) * ratio)
+            ratio = roundest(ratio, max(unit, 1e-7) * ratio)
             change(
                 "amplitude",
                 {"amplitude": a.amplitude},
@@ -144,7 +144,7 @@ def _angles_cause(a: str, b: str) -> str:
 # -- columns ------------------------------------------------------------------------------------------------------
 
 
-def _by_pair(plan: Plan) -> dict[tuple[int, int], float]:
+def _by_pair(plan: ColumnPlan) -> dict[tuple[int, int], float]:
     """The sign of each part of each pair."""
     return {
         (int(i), int(k)): float(s)
@@ -153,7 +153,7 @@ def _by_pair(plan: Plan) -> dict[tuple[int, int], float]:
     }
 
 
-def _slots(plan: Plan) -> list[int]:
+def _slots(plan: ColumnPlan) -> list[int]:
     """For each column whether it is the first or the second of its pair."""
     width = len(plan.pair)
     if plan.name in ("half", "adjacent", "split"):
@@ -165,7 +165,7 @@ def _slots(plan: Plan) -> list[int]:
     return [int(c >= width // 2) for c in range(width)]
 
 
-def _first_is_cos(plan: Plan) -> dict[int, bool]:
+def _first_is_cos(plan: ColumnPlan) -> dict[int, bool]:
     slots = _slots(plan)
     return {
         int(i): bool((k == COS) == (slot == 0))
@@ -174,7 +174,7 @@ def _first_is_cos(plan: Plan) -> dict[int, bool]:
     }
 
 
-def layout_name(plan: Plan) -> str:
+def layout_name(plan: ColumnPlan) -> str:
     """What `pe gen` calls the layout."""
     cos_first = sum(_first_is_cos(plan).values()) * 2 >= len(set(plan.pair.tolist()))
     if plan.name == "halves":
@@ -184,7 +184,9 @@ def layout_name(plan: Plan) -> str:
     return plan.name
 
 
-def _made_like(shape: Plan, order: Mapping[int, bool], signs: Mapping[tuple[int, int], float]) -> Plan:
+def _made_like(
+    shape: ColumnPlan, order: Mapping[int, bool], signs: Mapping[tuple[int, int], float]
+) -> ColumnPlan:
     """The arrangement of one plan with cosines first or not, and with signs, as another has them."""
     slots = _slots(shape)
     alone = shape.name in ("half", "adjacent", "split")
@@ -196,7 +198,7 @@ def _made_like(shape: Plan, order: Mapping[int, bool], signs: Mapping[tuple[int,
         dtype=np.intp,
     )
     sign = np.array([signs.get((int(i), int(k)), 1.0) for i, k in zip(shape.pair, part, strict=True)])
-    return Plan(shape.name, shape.pair, part, sign)
+    return ColumnPlan(shape.name, shape.pair, part, sign)
 
 
 def column_steps(a: Turning, b: Turning) -> list[Step]:
@@ -213,10 +215,12 @@ def column_steps(a: Turning, b: Turning) -> list[Step]:
         if part != int(last.part[0]):
             swapped = replace(
                 a,
-                plan=Plan(first.name, first.pair, np.full_like(first.part, last.part[0]), np.abs(first.sign)),
+                plan=ColumnPlan(
+                    first.name, first.pair, np.full_like(first.part, last.part[0]), np.abs(first.sign)
+                ),
             )
             names = ("cos", "sin")
-            cause = Cause("swap-sin-cos", {"holds": names[part]}, {"holds": names[1 - part]})
+            cause = Reason("swap-sin-cos", {"holds": names[part]}, {"holds": names[1 - part]})
             steps.append(Step(cause, replacing(a, swapped, a.room), a.room))
             first = swapped.plan
     else:
@@ -244,7 +248,7 @@ def column_steps(a: Turning, b: Turning) -> list[Step]:
         steps += _move(
             "layout",
             first,
-            Plan(
+            ColumnPlan(
                 last.name,
                 last.pair,
                 last.part,
@@ -253,7 +257,7 @@ def column_steps(a: Turning, b: Turning) -> list[Step]:
             {"layout": first.name},
             {"layout": last.name},
         )
-        first = Plan(
+        first = ColumnPlan(
             last.name, last.pair, last.part, first.sign[[int(np.argmax(first.pair == i)) for i in last.pair]]
         )
     different = np.flatnonzero(first.sign * last.sign < 0)
@@ -265,8 +269,8 @@ def column_steps(a: Turning, b: Turning) -> list[Step]:
 
 def _move(
     cause: str,
-    first: Plan,
-    last: Plan,
+    first: ColumnPlan,
+    last: ColumnPlan,
     a: dict[str, Any],
     b: dict[str, Any],
     facts: dict[str, Any] | None = None,
@@ -276,10 +280,12 @@ def _move(
         return []
     index, sign = found
     signs = None if (sign > 0).all() else sign
-    return [Step(Cause(cause, a, b, facts or {}), lambda x, y: (Columns(x, index, signs), y))]
+    return [Step(Reason(cause, a, b, facts or {}), lambda x, y: (Rearranged(x, index, signs), y))]
 
 
-def _sign_words(plan: Plan, columns: Rows) -> tuple[tuple[dict[str, Any], dict[str, Any]], dict[str, Any]]:
+def _sign_words(
+    plan: ColumnPlan, columns: Rows
+) -> tuple[tuple[dict[str, Any], dict[str, Any]], dict[str, Any]]:
     """Which columns are negative, in words where there are some."""
     negative = plan.sign < 0
     chosen = np.zeros(len(plan.pair), bool)
@@ -430,17 +436,14 @@ def _close(x: float, y: float) -> bool:
     return abs(x / y - 1) < CLOSE
 
 
-def _digits(value: float) -> int:
-    return len(f"{float(f'{value:.9g}'):.9g}".replace(".", "").strip("0").split("e")[0])
-
-
 def _shift_alone(
     law: Mapping[str, Any], other: Mapping[str, Any], pairs: int
 ) -> tuple[str, dict[str, Any], dict[str, Any]] | None:
     """One base with another frequency shift: base^(n/(n-1)) is the base that shows where the shift does not."""
     shift_a, shift_b = float(law.get("shift") or 0), float(other.get("shift") or 0)
     if pairs < 2 or (
-        shift_a == shift_b and max(_digits(law["base"]), _digits(other["base"])) <= ROUND_DIGITS
+        shift_a == shift_b
+        and max(digits_of(tidy(law["base"])), digits_of(tidy(other["base"]))) <= ROUND_DIGITS
     ):
         return None
     a, b = law["base"] ** (pairs / (pairs - shift_a)), other["base"] ** (pairs / (pairs - shift_b))
@@ -460,74 +463,9 @@ def _as_ntk(
     if pairs < 2 or law.get("shift") or other.get("shift"):
         return None
     factor = (large / small) ** ((pairs - 1) / pairs)
-    short = rounded_near(factor, 1e-5 * factor)
-    if _digits(short) > 3 or _digits(large) <= ROUND_DIGITS or factor <= 1:
+    short = roundest(factor, 1e-5 * factor)
+    if digits_of(tidy(short)) > 3 or digits_of(tidy(large)) <= ROUND_DIGITS or factor <= 1:
         return None
     scaled, plain = {"scaling": "ntk", "factor": short, "base": small}, {"scaling": "none", "base": small}
     note = [f"base {large:.10g} without scaling"]
     return (scaled, plain, note) if law["base"] == large else (plain, scaled, note)
-
-
-# -- positions ----------------------------------------------------------------------------------------------------
-
-
-def place_changes(
-    a: Places, b: Places, rows: int
-) -> list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Places]]:
-    """The first position, and what does not simply count up."""
-    found: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Places]] = []
-    if (
-        a.rule is None
-        and b.rule is None
-        and a.listed is b.listed
-        and (a.start, a.stride) == (b.start, b.stride)
-    ):
-        return found
-    p, q = a.at(0, rows), b.at(0, rows)
-    if np.abs(p - q).max(initial=0.0) < 1e-6:
-        return found
-    state = a
-    if (abs(a.start - b.start) > 1e-6 and a.rule in (None, b.rule)) or (
-        (a.rule is None) != (b.rule is None) and abs(a.start - b.start) > 1e-6
-    ):
-        new = replace(state, start=b.start)
-        found.append(("offset", {"start": a.start}, {"start": b.start}, {"rows": b.start - a.start}, new))
-        state = new
-    if abs(state.stride - b.stride) > 1e-9 and a.rule is None and b.rule is None:
-        facts = {"rule": "stride"} | _where(state, b, rows)
-        found.append(("positions", {"stride": state.stride}, {"stride": b.stride}, facts, b))
-        return found
-    if (state.rule, state.last, state.restarts) == (b.rule, b.last, b.restarts) and state.listed is b.listed:
-        return found
-    if state.rule is not None and b.rule is not None:
-        plain = Places(state.start, state.stride)
-        found.append(_rule_change(state, plain, rows))
-        state = plain
-    found.append(_rule_change(state, b, rows))
-    return found
-
-
-def _rule_change(
-    a: Places, b: Places, rows: int
-) -> tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Places]:
-    one = a if a.rule is not None else b
-    if one.rule == "permutation":
-        order = one.at(0, rows)
-        facts: dict[str, Any] = {
-            "of": "rows",
-            "moved": int(np.count_nonzero(order != Places(one.start, one.stride).at(0, rows))),
-        }
-        facts["order"] = [int(p) for p in order[:LISTED]]
-        return "permutation", {}, {}, facts, b
-    facts = {"rule": one.rule} | _where(a, b, rows)
-    if one.rule == "restart":
-        facts["restarts"] = list(one.restarts)
-    if one.rule == "clamp":
-        facts["last"] = one.last
-    sides = [{"positions": place.rule or "count up"} for place in (a, b)]
-    return "positions", sides[0], sides[1], facts, b
-
-
-def _where(a: Places, b: Places, rows: int) -> dict[str, Any]:
-    apart = np.flatnonzero(np.abs(a.at(0, rows) - b.at(0, rows)) > 1e-6)
-    return {"first": int(apart[0]), "last": int(apart[-1]), "count": len(apart)} if len(apart) else {}

@@ -10,17 +10,17 @@ import numpy as np
 from pe_cli.diff.arrangement import RULES, named_rule
 from pe_cli.diff.operands import KEPT, Array, Operand, Rows
 from pe_cli.diff.parameters import replacing, turning_steps
-from pe_cli.diff.rotations import (
+from pe_cli.diff.readings import geometric_law
+from pe_cli.diff.turning import (
     Complex,
     Places,
     Turning,
     arithmetic_of,
     fitting_rows,
     frequencies_of,
-    geometric_law,
     positions_of,
 )
-from pe_cli.diff.verify import Cause, Flags, Step
+from pe_cli.diff.verify import Flags, Reason, Step
 from pe_cli.errors import PeError
 
 SAMPLES, SAMPLE_ROWS = 24, 16
@@ -301,7 +301,7 @@ def section_steps(
     if np.array_equal(first.axis, second.axis) or not np.array_equal(first.positions, second.positions):
         return None
     old, new = (_on_axes(a, first.positions, one.axis) for one in (first, second))
-    steps = [Step(Cause("sections", first.facts(), second.facts()), replacing(old, new))]
+    steps = [Step(Reason("sections", first.facts(), second.facts()), replacing(old, new))]
     return steps + turning_steps(
         replace(a, places=Places(listed=np.zeros(a.rows))), replace(b, places=Places(listed=np.zeros(b.rows)))
     )

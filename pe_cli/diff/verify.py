@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.diff.operands import Array, Operand, Patched, Stored, blocks
+from pe_cli.diff.operands import Array, Operand, Patched, StoredTable, blocks
 from pe_cli.inspect.result import Precision, plain
 
 Flags = NDArray[np.bool_]
@@ -27,7 +27,7 @@ LISTED = 64
 
 
 @dataclass
-class Cause:
+class Reason:
     """One change that makes the two tables agree.
 
     `a` and `b` say what holds of each side, `facts` what holds of the change itself; `residual_after` is the largest
@@ -60,7 +60,7 @@ Extra = float | Callable[[int, int], Array]  # for all entries, or for those of 
 class Step:
     """A cause and what undoes it; `room` is what two ways of computing the same may differ by afterwards."""
 
-    cause: Cause
+    cause: Reason
     undo: Callable[[Operand, Operand], Pair]
     room: Extra = 0.0
     exception: bool = False  # concerns some rows or entries and not the whole table
@@ -243,7 +243,9 @@ def _after_diagonal(start: int, stop: int, columns: int, square: tuple[int, int]
     return np.asarray(flat % keys > flat // keys % queries)
 
 
-def exceptions(left: Remainder, a: Stored, b: Stored, moved: bool, extra: Extra) -> list[Step] | None:
+def exceptions(
+    left: Remainder, a: StoredTable, b: StoredTable, moved: bool, extra: Extra
+) -> list[Step] | None:
     """What is left told as a mask, rows of zeros, rows or entries; None where it is too much to be an exception.
 
     `moved` says that steps have been applied: then an exception must be the smaller part.
@@ -283,7 +285,9 @@ def exceptions(left: Remainder, a: Stored, b: Stored, moved: bool, extra: Extra)
     return None if scattered is None else steps + scattered
 
 
-def _as_entries(left: Remainder, a: Stored, b: Stored, total: int, extra: Extra) -> list[Step] | None:
+def _as_entries(
+    left: Remainder, a: StoredTable, b: StoredTable, total: int, extra: Extra
+) -> list[Step] | None:
     columns = np.flatnonzero(left.by_column)
     few = len(columns) <= left.columns / 4 and len(columns) > 0
     if left.outside > MOST_ENTRIES * total:
@@ -324,7 +328,7 @@ def _patch(
     facts: dict[str, Any],
     flagged: Callable[[int, int, Array, Array], Flags],
 ) -> Step:
-    return Step(Cause(name, a, b, facts), lambda x, y: (Patched(x, y, flagged), y), exception=True)
+    return Step(Reason(name, a, b, facts), lambda x, y: (Patched(x, y, flagged), y), exception=True)
 
 
 def _span(rows: NDArray[np.intp]) -> dict[str, Any]:
@@ -335,7 +339,7 @@ def _contiguous(rows: NDArray[np.intp]) -> bool:
     return int(rows[-1] - rows[0]) + 1 == len(rows)
 
 
-def with_residuals(steps: Sequence[Step], a: Operand, b: Operand, left: float) -> list[Cause]:
+def with_residuals(steps: Sequence[Step], a: Operand, b: Operand, left: float) -> list[Reason]:
     """The causes, each with what is left after it over all rows; `left` is that after the last change of the whole."""
     causes = []
     whole = [step for step in steps if not step.exception]

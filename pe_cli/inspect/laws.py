@@ -49,7 +49,7 @@ def _rounded_bases(law: Law) -> Iterator[Law]:
 
 def roundest(value: float, error: float) -> float:
     """The number with the fewest digits within `error` of `value`."""
-    for digits in range(1, 12):
+    for digits in range(1, 16):
         short = float(f"{value:.{digits - 1}e}")
         if abs(short - value) <= error:
             return short

@@ -14,9 +14,9 @@ from pe_cli.render.console import can_print, console, spell
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pe_cli.diff.compare import Difference, Report
+    from pe_cli.diff import Difference, Report
     from pe_cli.diff.metrics import Metrics
-    from pe_cli.diff.verify import Cause
+    from pe_cli.diff.verify import Reason
 
 LEVELS = "▁▂▃▄▅▆▇█"
 ASCII_LEVELS = "_-=+*%#@"
@@ -85,7 +85,7 @@ def _show_pair(out: Console, pair: Difference, *, named: bool, explained: bool) 
         out.print(note, style="dim")
 
 
-def sentence(cause: Cause) -> str:
+def sentence(cause: Reason) -> str:
     """What to change, on which side, and what is then left."""
     told = cause.to_dict()
     text = SENTENCES.get(cause.cause, _in_general)(told["a"], told["b"], told)

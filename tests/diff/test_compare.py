@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli.diff.explain import Explanation, Side, explain
 from pe_cli.diff.metrics import Metrics, Tolerance, compare
-from pe_cli.diff.operands import Stored
+from pe_cli.diff.operands import StoredTable
 from pe_cli.encodings.rope.rotary import rope
 from pe_cli.encodings.sinusoidal import sinusoidal
 from pe_cli.files.sources import open_source
@@ -33,7 +33,7 @@ def table(**options: Any) -> NDArray[np.float32]:
 
 
 def explained(a: NDArray[Any], b: NDArray[Any]) -> Explanation:
-    return explain(Side(Stored.of(a), lambda: a), Side(Stored.of(b), lambda: b), seconds=60)
+    return explain(Side(StoredTable.of(a), lambda: a), Side(StoredTable.of(b), lambda: b), seconds=60)
 
 
 def causes(a: NDArray[Any], b: NDArray[Any]) -> list[str]:
@@ -42,7 +42,7 @@ def causes(a: NDArray[Any], b: NDArray[Any]) -> list[str]:
 
 def paired(tensors: dict[str, NDArray[Any]]) -> Side:
     """Cosines, with their sines beside them."""
-    return Side(Stored.of(tensors["cos"]), lambda: tensors["cos"], Stored.of(tensors["sin"]))
+    return Side(StoredTable.of(tensors["cos"]), lambda: tensors["cos"], StoredTable.of(tensors["sin"]))
 
 
 # -- metrics ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from changed_pairs import Pair, pair
 
 from pe_cli.diff.explain import Side, explain
-from pe_cli.diff.operands import Stored
+from pe_cli.diff.operands import StoredTable
 
 PAIRS, PART = 600, 50
 FIRST = 20_000
@@ -20,7 +20,9 @@ INVENTED = 2  # pairs in a part
 def judged(known: Pair) -> tuple[int, list[str]]:
     """How many of the changes are named, and the causes that are none."""
     found = explain(
-        Side(Stored.of(known.a), lambda: known.a), Side(Stored.of(known.b), lambda: known.b), seconds=60
+        Side(StoredTable.of(known.a), lambda: known.a),
+        Side(StoredTable.of(known.b), lambda: known.b),
+        seconds=60,
     )
     rest = [cause.cause for cause in found.causes]
     named = 0

@@ -1,4 +1,4 @@
-"""A table read as pairs that turn with the position: which column holds what, how fast, from where, how computed.
+"""A table read as pairs that turn with the position.
 
 The reading needs no name of a layout: two columns are a pair where the sum of their squares is the same in every row.
 Their angles give frequencies and positions; what is called cosine and what sine, and with which sign, follows from
@@ -8,189 +8,40 @@ the position that all pairs agree on. `identify` names the law of the frequencie
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.diff.operands import Array, Operand, Rows
-from pe_cli.diff.verify import Extra
+from pe_cli.diff.turning import (
+    AGREES,
+    COS,
+    PARAMETERS,
+    SIN,
+    WHOLE,
+    ZERO,
+    ColumnPlan,
+    Complex,
+    Places,
+    Turning,
+    arithmetic_of,
+    fitting_rows,
+    frequencies_of,
+    own_magnitude,
+)
 from pe_cli.errors import PeError
 from pe_cli.inspect import identify
+from pe_cli.inspect.laws import roundest
 from pe_cli.inspect.result import Precision
-from pe_cli.numerics.dtypes import round_to
-from pe_cli.numerics.kernels import geometric, rotations
+from pe_cli.numerics.kernels import geometric
 
-Complex = NDArray[np.complex128]
 READ = 1 << 18  # numbers of a table that its reading looks at
 NAMED_BY = 512  # rows that tell the law of the frequencies
-COS, SIN, ZERO = 0, 1, 2
 QUARTER = np.pi / 2
 FEWEST_ROWS = 3
 TURNS = 400  # of the slowest pair, up to which the first position is looked for
-AGREES = 0.12  # radians between the angle of a pair and what the slower pairs make of it
-WHOLE = 0.02  # positions: nearer to a whole number is that number
-FLOAT32_STEP = 2.0**-24
-ANGLE_STEPS = 6  # float32 roundings of an angle that the ways of computing it differ by
-INTEGERS = {"int8": 8, "int16": 16}
-PARAMETERS = (
-    "factor original_len seq_len beta_fast beta_slow truncate mscale mscale_all_dim low_freq_factor "
-    "high_freq_factor partial mixed_b short_factor long_factor factors attention_factor"
-).split()
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What each column of a table holds: the cosine or sine of which pair, with which sign."""
-
-    name: str
-    pair: Rows
-    part: Rows
-    sign: Array
-
-    @cached_property
-    def _parts(self) -> list[tuple[int, Rows | slice, Rows | slice, Array | None]]:
-        """For cosines and sines their columns, their pairs, and their signs where some are negative."""
-        chosen: list[tuple[int, Rows | slice, Rows | slice, Array | None]] = []
-        for part in (COS, SIN):
-            columns = np.flatnonzero(self.part == part)
-            sign = self.sign[columns]
-            signs = None if (sign > 0).all() else sign
-            chosen.append((part, _even(columns), _even(self.pair[columns]), signs))
-        return chosen
-
-    def table(self, z: Complex) -> Array:
-        """The columns [n, w] of pairs z [n, m]."""
-        made = np.zeros((len(z), len(self.pair)))
-        for part, columns, pairs, sign in self._parts:
-            values = (z.real if part == COS else z.imag)[:, pairs]
-            made[:, columns] = values if sign is None else values * sign
-        return made
-
-    def leading_to(self, other: Plan) -> tuple[Rows, Array] | None:
-        """For each column of the other plan the column of this one that holds the same, and the sign to give it."""
-        held = {
-            (int(i), int(k)): c
-            for c, (i, k) in reversed([*enumerate(zip(self.pair, self.part, strict=True))])
-        }
-        wanted = [(int(i), int(k)) for i, k in zip(other.pair, other.part, strict=True)]
-        if any(key not in held for key in wanted):
-            return None
-        index = np.array([held[key] for key in wanted], dtype=np.intp)
-        return index, other.sign * self.sign[index]
-
-
-def _even(index: Rows) -> Rows | slice:
-    """The same columns as a slice where they are evenly spaced, which numpy copies faster."""
-    steps = np.diff(index)
-    if len(index) < 2 or steps[0] < 1 or (steps != steps[0]).any():
-        return index
-    return slice(int(index[0]), int(index[-1]) + 1, int(steps[0]))
-
-
-@dataclass(frozen=True, eq=False)
-class Places:
-    """The position of each row: `start` plus `stride` a row, kept in a type, wrapped, clamped or begun again."""
-
-    start: float = 0.0
-    stride: float = 1.0
-    rule: str | None = None
-    last: int | None = None
-    restarts: tuple[int, ...] = ()
-    listed: Array | None = None
-
-    def at(self, first: int, stop: int) -> Array:
-        rows = np.arange(first, stop, dtype=np.float64)
-        if self.listed is not None:
-            return self.listed[first:stop]
-        if self.rule == "clamp" and self.last is not None:
-            rows = np.minimum(rows, self.last)
-        if self.rule == "restart":
-            begun = np.array([0, *self.restarts])
-            rows = rows - begun[np.searchsorted(begun, rows, side="right") - 1]
-        return in_type(self.start + self.stride * rows, self.rule)
-
-
-def in_type(positions: Array, rule: str | None) -> Array:
-    """Positions as a type keeps them: rounded, or wrapped around."""
-    if rule in ("bfloat16", "float16"):
-        return np.asarray(round_to(positions, rule)).astype(np.float64)
-    if rule in INTEGERS:
-        half = 2.0 ** (INTEGERS[rule] - 1)
-        return np.asarray((positions + half) % (2 * half) - half)
-    return positions
-
-
-@dataclass(eq=False)
-class Turning(Operand):
-    """A table made from a reading, each part of which can be replaced."""
-
-    plan: Plan
-    frequencies: Sequence[Any]
-    amplitude: float
-    places: Places
-    rows: int
-    precision: Precision
-    angles: str = "exact"
-    law: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def columns(self) -> int:  # type: ignore[override]
-        return len(self.plan.pair)
-
-    def take(self, start: int, stop: int) -> Array:
-        return self.made(self.places.at(start, stop))
-
-    def made(self, positions: Array) -> Array:
-        table = self.plan.table(self.turned(positions))
-        if self.precision.name in ("float32", "float64"):
-            return table
-        return np.asarray(round_to(table, self.precision.name)).astype(np.float64)
-
-    def turned(self, positions: Array) -> Complex:
-        """Pairs [n, m] at these positions, in the arithmetic of the angles."""
-        if self.angles == "exact":
-            return rotations(positions, self.frequencies, amplitude=self.amplitude)
-        w = np.array([float(f) for f in self.frequencies])
-        name, kept, product = ARITHMETICS[self.angles]
-        w = _as(w, name)
-        p = _as(positions, name) if kept else positions
-        angle = np.outer(p, w)
-        return np.asarray(self.amplitude * np.exp(1j * (_as(angle, name) if product else angle)))
-
-    def slack(self, start: int, stop: int) -> Array:
-        """What two ways of computing float32 angles may differ by, entry by entry."""
-        w = np.array([abs(float(f)) for f in self.frequencies])
-        angle = np.outer(np.abs(self.places.at(start, stop)), w)[:, self.plan.pair]
-        return np.asarray(ANGLE_STEPS * FLOAT32_STEP * self.amplitude * angle)
-
-    @property
-    def room(self) -> Extra:
-        """The slack where angles are of float32."""
-        return self.slack if self.angles == "float32" else 0.0
-
-
-# How angles may have been computed: type, whether positions and whether the product are rounded to it.
-ARITHMETICS = {
-    "float32": ("float32", True, True),
-    "bfloat16": ("bfloat16", True, True),
-    "float16": ("float16", True, True),
-    "bfloat16 product": ("bfloat16", False, True),
-    "float16 product": ("float16", False, True),
-    "bfloat16 frequencies": ("bfloat16", False, False),
-    "float16 frequencies": ("float16", False, False),
-    "bfloat16 positions and frequencies": ("bfloat16", True, False),
-    "float16 positions and frequencies": ("float16", True, False),
-}
-
-
-def _as(values: Array, name: str) -> Array:
-    return np.asarray(round_to(values, name)).astype(np.float64)
-
-
-# -- reading ------------------------------------------------------------------------------------------------------
 
 
 def pairings(width: int) -> Iterator[tuple[str, Rows, Rows]]:
@@ -250,7 +101,7 @@ def read(table: Operand, other: Operand | None = None, sines: bool = False) -> T
                     np.where(is_cos, COS, SIN),
                     its_sign,
                 )
-        plan = Plan(name, pair, part, signs.astype(np.float64))
+        plan = ColumnPlan(name, pair, part, signs.astype(np.float64))
         return _settled(replace(turning, plan=plan), table, head)
     return None
 
@@ -276,7 +127,7 @@ def _read_two(table: Operand, head: Array, other: Array, sines: bool) -> Turning
     else:
         part = np.where(quarter % 2 == 0, COS, SIN)
         signs = np.where((quarter == 1) | (quarter == 2), -1, 1)
-    plan = Plan(name, pair, part[pair], signs[pair].astype(np.float64))
+    plan = ColumnPlan(name, pair, part[pair], signs[pair].astype(np.float64))
     return _settled(replace(turning, plan=plan), table, head)
 
 
@@ -323,7 +174,7 @@ def _bases(w: Array, known: float) -> list[float]:
     if not len(fast):
         return [known]
     shown = float(np.exp(np.median(-np.log(w[fast]) * len(w) / fast)))
-    return list(dict.fromkeys([known, rounded_near(shown, 0.02 * shown), rounded_near(shown, 0.004 * shown)]))
+    return list(dict.fromkeys([known, roundest(shown, 0.02 * shown), roundest(shown, 0.004 * shown)]))
 
 
 def _scalings(w: Array, base: float, other: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -336,7 +187,7 @@ def _scalings(w: Array, base: float, other: Mapping[str, Any]) -> Iterator[dict[
         }
     plain = np.array([float(f) for f in geometric(base, 2 * len(w), count=len(w))])
     ratio = plain / w
-    factor = rounded_near(float(np.median(ratio[-max(1, len(w) // 8) :])), 0.02 * float(ratio[-1]))
+    factor = roundest(float(np.median(ratio[-max(1, len(w) // 8) :])), 0.02 * float(ratio[-1]))
     if not 1 < factor < 1000:
         return
     yield {"scaling": "linear", "factor": factor}
@@ -365,7 +216,7 @@ def read_alone(table: Operand) -> Turning | None:
     part = np.full(len(pair), COS if facts["part"] == "cos" else SIN)
     amplitude = float(facts.get("attention_factor") or facts.get("amplitude") or 1.0)
     places = Places(float(facts.get("start") or 0.0), float(facts.get("stride") or 1.0))
-    plan = Plan(name, pair, part, np.ones(len(pair)))
+    plan = ColumnPlan(name, pair, part, np.ones(len(pair)))
     return Turning(plan, exact, amplitude, places, table.rows, table.precision, "exact", law)
 
 
@@ -380,7 +231,7 @@ def geometric_law(w: Array, error: float) -> tuple[Sequence[Any], dict[str, Any]
     bases = w[clear] ** (-pairs / clear)
     spread = bases * pairs / clear * error / w[clear]
     best = int(np.argmin(spread / bases))
-    base = rounded_near(float(bases[best]), float(2 * spread[best] + 1e-9 * bases[best]))
+    base = roundest(float(bases[best]), float(2 * spread[best] + 1e-9 * bases[best]))
     exact = geometric(base, 2 * pairs, count=pairs)
     made = np.array([float(x) for x in exact])
     if base <= 1 or not np.allclose(made, w, rtol=1e-5, atol=4 * error):
@@ -439,7 +290,7 @@ def _read_pairs(z: Complex, table: Operand) -> tuple[Turning, Rows, Rows] | None
         start = float(round(start))
     amplitude = _round_amplitude(amplitude, unit, law)
     places = Places(start - stride * first, stride)
-    plan = Plan("", np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0))
+    plan = ColumnPlan("", np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0))
     turning = Turning(plan, frequencies, amplitude, places, table.rows, table.precision, "exact", law)
     return turning, quarter, sign
 
@@ -537,57 +388,12 @@ def _law(
     return exact, float(start), float(stride), law
 
 
-def frequencies_of(law: Mapping[str, Any], pairs: int) -> Sequence[Any]:
-    """The exact frequencies of a named law."""
-    from pe_cli.encodings.rope.scaling import frequencies
-
-    base, shift = float(law["base"]), law.get("shift") or 0
-    if law.get("factors") is not None:
-        plain = geometric(base, 2 * pairs)
-        return [float(w) / float(f) for w, f in zip(plain, law["factors"], strict=True)]
-    if law.get("scaling", "none") in ("none", "unknown"):
-        exact = geometric(base, 2 * pairs, shift=float(shift), count=pairs)
-        if law.get("frequency_dtype"):
-            return list(_as(np.array([float(w) for w in exact]), law["frequency_dtype"]))
-        return exact
-    options = {name: law[name] for name in PARAMETERS if name in law and name != "attention_factor"}
-    return frequencies(2 * pairs, base=base, scaling=law["scaling"], **options).inv_freq
-
-
-def own_magnitude(law: Mapping[str, Any], pairs: int) -> float:
-    """The amplitude that a scaling brings with it."""
-    from pe_cli.encodings.rope.scaling import frequencies
-
-    if law.get("scaling") == "longrope" or law.get("factors"):
-        return float(law.get("attention_factor") or 1.0)
-    if law.get("scaling", "none") in ("none", "unknown") or law.get("shift"):
-        return 1.0
-    options = {name: law[name] for name in PARAMETERS if name in law and name != "attention_factor"}
-    try:
-        return float(
-            frequencies(
-                2 * pairs, base=float(law["base"]), scaling=law["scaling"], **options
-            ).attention_factor
-        )
-    except PeError:
-        return 1.0
-
-
 def _round_amplitude(measured_amplitude: float, unit: float, law: Mapping[str, Any]) -> float:
     near = max(unit, 2e-7) * measured_amplitude
     named = law.get("attention_factor")
     if named is not None and abs(float(named) - measured_amplitude) < 4 * near:
         return float(named)
-    return rounded_near(measured_amplitude, near)
-
-
-def rounded_near(value: float, error: float) -> float:
-    """The number of fewest digits within the error."""
-    for digits in range(1, 16):
-        short = float(f"{value:.{digits}g}")
-        if abs(short - value) <= error:
-            return short
-    return value
+    return roundest(measured_amplitude, near)
 
 
 def _settled(turning: Turning, table: Operand, head: Array) -> Turning:
@@ -597,77 +403,3 @@ def _settled(turning: Turning, table: Operand, head: Array) -> Turning:
         return turning if table.rows == len(head) else replace(turning, angles=turning.angles)
     arithmetic = arithmetic_of(turning, head)
     return turning if arithmetic is None else replace(turning, angles=arithmetic)
-
-
-def fitting_rows(turning: Turning, rows: Array, start: int) -> NDArray[np.bool_]:
-    """Which of these rows the reading makes again, but for rounding."""
-    made = turning.take(start, start + len(rows))
-    extra = turning.slack(start, start + len(rows)) if turning.angles == "float32" else 0.0
-    with np.errstate(invalid="ignore"):
-        room = (
-            2.4 * turning.precision.half_ulp(made)
-            + 2e-7 * turning.amplitude * (turning.precision.unit > 1e-15)
-            + extra
-            + 1e-13
-        )
-        return np.asarray((np.abs(rows - made) <= room).all(axis=1))
-
-
-def arithmetic_of(turning: Turning, rows: Array, start: int = 0) -> str | None:
-    """The way of computing angles that makes most of these rows, where the exact one does not."""
-    best, most = None, 0.75
-    for name in ARITHMETICS:
-        tried = replace(turning, angles=name)
-        if name == "float32" and not float32_like(turning, rows, start):
-            continue
-        share = float(fitting_rows(tried, rows, start).mean())
-        if share > most:
-            best, most = name, share
-            if share > 0.999:
-                break
-    return best
-
-
-def float32_like(turning: Turning, rows: Array, start: int) -> bool:
-    """Whether the rows differ from exact ones as float32 angles do: by more the larger the angle, never by more than
-    its roundings, and by more than the last bit somewhere."""
-    if turning.precision.name != "float32":
-        return False
-    places = turning.places.at(start, start + len(rows))
-    made = turning.made(places)
-    w = np.array([abs(float(f)) for f in turning.frequencies])
-    angle = np.abs(np.outer(places, w))[:, turning.plan.pair]
-    apart = np.abs(rows - made)
-    last_bit = 2.4 * turning.precision.half_ulp(made) + 1e-7 * turning.amplitude
-    bound = last_bit + ANGLE_STEPS * FLOAT32_STEP * angle * turning.amplitude
-    inside: NDArray[np.bool_] = np.asarray((apart <= bound).all(axis=1))
-    beyond: NDArray[np.bool_] = np.asarray((apart > 2 * last_bit).any(axis=1))
-    return bool(inside.mean() > 0.75 and beyond[inside].sum() >= 1)
-
-
-def positions_of(turning: Turning, table: Array, start: int) -> tuple[Array, NDArray[np.bool_]]:
-    """The position of each row by its angles, and which rows have one: all pairs agree."""
-    expected = turning.places.at(start, start + len(table))
-    w = np.array([float(f) for f in turning.frequencies])
-    parts = np.full((2, len(table), len(w)), np.nan)
-    for column, (i, k) in enumerate(zip(turning.plan.pair, turning.plan.part, strict=True)):
-        if k != ZERO:
-            parts[k, :, i] = table[:, column] * turning.plan.sign[column]
-    z = parts[0] + 1j * parts[1]
-    with np.errstate(invalid="ignore"):
-        near_one = 6 * turning.precision.unit + 1e-6
-        right = np.asarray(np.abs(np.abs(z) - turning.amplitude) <= near_one * turning.amplitude)
-        theta = np.angle(z * np.exp(-1j * np.outer(expected, w)))
-    live = np.flatnonzero(w > 1e-9)
-    order = live[np.argsort(w[live])]
-    away = np.zeros(len(table))
-    for i in order:
-        rest = (theta[:, i] - away * w[i] + np.pi) % (2 * np.pi) - np.pi
-        away = away + rest / w[i]
-    rest = (theta - away[:, None] * w + np.pi) % (2 * np.pi) - np.pi
-    worst = np.max(np.abs(rest[:, live]), axis=1, where=~np.isnan(rest[:, live]), initial=0.0)
-    agree = worst < max(AGREES / 4, 12 * turning.precision.unit)
-    position = expected + away
-    near = np.rint(position)
-    whole = np.abs(position - near) < max(WHOLE, 6 * turning.precision.unit / float(w.max()))
-    return np.where(whole, near, position), np.asarray(right.all(axis=1) & agree)
