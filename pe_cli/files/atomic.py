@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.process import SIGNALS, STDOUT, refuse_input, size
 
 
@@ -115,8 +115,8 @@ def _open_named(path: str | Path, force: bool) -> Iterator[OpenOutput]:
 
 
 def already_there(label: str) -> PeError:
-    """The target exists, and `--force` was not given."""
-    return PeError(f"{label} exists and is not overwritten; add --force to replace it")
+    """The target exists, and `force` was not given."""
+    return PeError(f"{label} exists and is not overwritten; add {parameter('force')} to replace it")
 
 
 def _standard() -> Iterator[OpenOutput]:

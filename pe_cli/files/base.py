@@ -21,7 +21,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, nearest, no_such
+from pe_cli.errors import PeError, nearest, no_such, parameter
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.process import STDIN, reading, require_memory, size
 
@@ -148,7 +148,7 @@ def default_format(path: str | Path | None, specs: Sequence[TensorSpec], given: 
             return name
     known = ", ".join(s for suffixes in EXTENSIONS.values() for s in suffixes)
     raise PeError(
-        f"cannot tell the format of {str(path)!r} by its extension; use one of {known}, or --format"
+        f"cannot tell the format of {str(path)!r} by its extension; use one of {known}, or {parameter('format')}"
     )
 
 

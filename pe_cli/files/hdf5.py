@@ -22,7 +22,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.files.base import READABLE, ByteInput, FileLayout, TensorSpec, check_memory, shown
 from pe_cli.files.child import Verdict, can_fork, from_child, tried
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY, numpy_dtype
@@ -106,9 +106,6 @@ class Hdf5Reader:
             )
         try:
             self._open()
-        except PeError:
-            self.close()
-            raise
         except Exception as error:  # the library raises whatever a damaged file makes it meet
             self.close()
             raise self._broken(error) from error
@@ -173,8 +170,6 @@ class Hdf5Reader:
                 )
             offset = dataset.id.get_offset()
             stored = _raw_type(dataset, self.tensors[name])
-        except PeError:
-            raise
         except Exception as error:
             raise self._broken(error) from error
         contiguous = creation.get_layout() == h5py.h5d.CONTIGUOUS
@@ -283,7 +278,9 @@ class Hdf5Reader:
         if rest.size:
             yield rest
 
-    def _broken(self, error: Exception) -> PeError:
+    def _broken(self, error: Exception) -> Exception:
+        if isinstance(error, (PeError, MemoryError)):
+            return error
         reason = shown(str(error).partition("\n")[0], 120) or type(error).__name__
         return PeError(
             f"{self._stream.label} cannot be read as HDF5 ({reason}); it may be damaged or cut off"
@@ -469,7 +466,7 @@ class _Sparse:
 
 def _allocate(file: h5py.File, spec: TensorSpec) -> int:
     if not spec.name.strip("/.") or "\0" in spec.name:
-        raise PeError(f"an HDF5 dataset cannot be called {spec.name!r}; choose another --name")
+        raise PeError(f"an HDF5 dataset cannot be called {spec.name!r}; choose another {parameter('name')}")
     creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     creation.set_layout(h5py.h5d.CONTIGUOUS)
     creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.files.base import (
     MOST_TENSORS,
     NO_LINKS,
@@ -169,7 +169,9 @@ def entries_of(specs: Sequence[TensorSpec]) -> list[TensorEntry]:
 def layout(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> FileLayout:
     """Where the elements go: wider types first, so that all are aligned, as loaders that map the file need."""
     if any(spec.name == "__metadata__" for spec in specs):
-        raise PeError("a safetensors tensor cannot be called __metadata__; choose another --name")
+        raise PeError(
+            f"a safetensors tensor cannot be called __metadata__; choose another {parameter('name')}"
+        )
     ordered = sorted(specs, key=lambda spec: -numpy_dtype(spec.dtype).itemsize)
     entries = entries_of(ordered)
     prefix = write_header(entries, {"format": "pt"} | dict(sorted(metadata.items())))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, nearest
+from pe_cli.errors import PeError, nearest, parameter
 from pe_cli.files.base import READABLE, ByteInput, Reader, TensorSpec, check_memory, open_input, shown
 from pe_cli.numerics.dtypes import numpy_dtype
 
@@ -150,7 +150,9 @@ def open_source(spec: str, *, tensor: str | None = None, again: bool = False) ->
     """
     path, named = split_spec(spec)
     if named is not None and tensor is not None and named != tensor:
-        raise PeError(f"{spec!r} names the tensor {named!r}, and --tensor says {tensor!r}; give one of them")
+        raise PeError(
+            f"{spec!r} names the tensor {named!r}, and {parameter('tensor')} says {tensor!r}; give one of them"
+        )
     with (
         open_input(path) as stream,
         reading_tensors(stream, tensor if named is None else named, again=again) as source,

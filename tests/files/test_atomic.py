@@ -81,7 +81,7 @@ def test_an_existing_file_needs_force(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     path.write_bytes(b"old")
     path.chmod(0o640)
-    with pytest.raises(PeError, match=r"x\.npy exists and is not overwritten; add --force"):
+    with pytest.raises(PeError, match=r"x\.npy exists and is not overwritten; add force"):
         write(path)
     assert path.read_bytes() == b"old"
     write(path, force=True)

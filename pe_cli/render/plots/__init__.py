@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli import heatmap
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.render.plots import drawing, graphs, pairs, waves
 from pe_cli.render.plots.drawing import BLUE, GREY, ORANGE, Drawing, View, spread, write
 
@@ -62,7 +62,9 @@ def plot_tensors(
 ) -> None:
     """What `pe inspect --plot` draws: each tensor, and how its rows are alike; `lengths` are their rows."""
     if not tensors:
-        raise PeError(f"--plot {path}: only headers were read; name a tensor, or give --values")
+        raise PeError(
+            f"{parameter('plot')} {path}: only headers were read; name a tensor, or give {parameter('values')}"
+        )
     write(drawing.anything(View.of_arrays(tensors, lengths)), path, force=force)
 
 
@@ -167,7 +169,7 @@ def plot_model(report: Mapping[str, Any], path: str, *, force: bool) -> None:
     tables = [table for table in report["tables"] if table.get("rotary")]
     if not tables:
         raise PeError(
-            f"--plot {path}: {report['file']} has no rotary table on one axis, so no wavelengths to draw"
+            f"{parameter('plot')} {path}: {report['file']} has no rotary table on one axis, so no wavelengths to draw"
         )
     write([_wavelengths(table, report["model_type"]) for table in tables], path, force=force)
 

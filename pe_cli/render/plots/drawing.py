@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli import heatmap, process
-from pe_cli.errors import PeError, needs
+from pe_cli.errors import PeError, needs, parameter
 from pe_cli.files.atomic import open_output
 
 if TYPE_CHECKING:
@@ -51,11 +51,13 @@ class _NotYetError(Exception):
 def require_picture(path: str, *, force: bool, beside: str | None = None) -> None:
     """Refuse a picture that cannot be written before the file `beside` it is: both appear, or neither does."""
     if Path(path).suffix.lower() not in SUFFIXES:
-        raise PeError(f"--plot {path}: the name must end in {', '.join(SUFFIXES)}")
+        raise PeError(f"{parameter('plot')} {path}: the name must end in {', '.join(SUFFIXES)}")
     if beside and os.path.realpath(path) == os.path.realpath(beside):
-        raise PeError(f"--plot {path}: this is the file of the table; give the picture another name")
+        raise PeError(
+            f"{parameter('plot')} {path}: this is the file of the table; give the picture another name"
+        )
     if find_spec("matplotlib") is None:
-        raise needs("--plot", "matplotlib", "plot")
+        raise needs(parameter("plot"), "matplotlib", "plot")
     with suppress(_NotYetError), open_output(path, force=force):
         raise _NotYetError
 
@@ -64,9 +66,9 @@ def write(drawings: Sequence[Drawing], path: str, *, force: bool, title: str | N
     """Draw them side by side, three in a row, into the file `path`."""
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
-        raise PeError(f"--plot {path}: the name must end in {', '.join(SUFFIXES)}")
+        raise PeError(f"{parameter('plot')} {path}: the name must end in {', '.join(SUFFIXES)}")
     if not drawings:
-        raise PeError(f"--plot {path}: there is nothing to draw in an empty table")
+        raise PeError(f"{parameter('plot')} {path}: there is nothing to draw in an empty table")
     shown = drawings[:MOST_DRAWINGS]
     columns = 2 if len(shown) in (2, 4) else min(len(shown), WIDE)
     rows = -(-len(shown) // columns)
@@ -130,7 +132,7 @@ def _plain_style() -> Iterator[None]:
     try:
         from matplotlib import rc_context, style
     except ImportError:
-        raise needs("--plot", "matplotlib", "plot") from None
+        raise needs(parameter("plot"), "matplotlib", "plot") from None
     with (
         style.context("default"),
         rc_context(
