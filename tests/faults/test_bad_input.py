@@ -232,7 +232,7 @@ GRAPHS: Cases = [
     ("gen laplacian graph.tsv", "Missing option '-k'"),
     ("gen laplacian graph.tsv -k 0", "-k 0"),
     ("gen laplacian graph.tsv -k 1000000000000", "-k 1000000000000", "of memory"),
-    ("gen laplacian missing.tsv -k 2", "missing.tsv", "did you mean 'weight-missing.tsv'"),
+    ("gen laplacian grahp.tsv -k 2", "grahp.tsv", "did you mean 'graph.tsv'"),
     ("gen laplacian folder -k 2", "folder"),
     ("gen laplacian empty -k 2", "empty", "is empty"),
     ("gen laplacian words -k 2", "words", "line 1"),

@@ -250,7 +250,7 @@ def test_frequencies_alone_have_a_picture() -> None:
 
 
 def test_a_checkpoint_of_which_headers_were_read_says_what_to_give() -> None:
-    with pytest.raises(PeError, match="give --values"):
+    with pytest.raises(PeError, match="give values"):
         plot_tensors({}, "made.png", lengths={}, force=False)
 
 
