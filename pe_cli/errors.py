@@ -101,8 +101,8 @@ def counted(number: int, one: str, many: str) -> str:
 
 
 def option_name(parameter: str) -> str:
-    """A parameter as it is typed: `original_len` is `--original-len`."""
-    return "--" + parameter.replace("_", "-")
+    """A parameter as it is typed: `original_len` is `--original-len`, and `length` is `--len`."""
+    return "--len" if parameter == "length" else "--" + parameter.replace("_", "-")
 
 
 # Characters that a terminal acts on instead of showing them: control characters, marks of direction, half characters.

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, overload
 
 from pe_cli.errors import PeError, parameter
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
     from pe_cli.files import TensorSpec
     from pe_cli.files.sources import Source
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     Tabular: TypeAlias = (
         NDArray[Any] | HasArray | Sequence[Sequence[float]] | Mapping[str, NDArray[Any]] | Tensors
     )
+    Sides: TypeAlias = int | str | Sequence[int] | None
 
 
 def read(source: Path, *, tensor: str | None = None) -> NDArray[Any] | Tensors:
@@ -143,72 +145,46 @@ def compare(
     return CompareResult(report.as_dict())
 
 
+class _Resize(TypedDict, total=False):
+    """How a table is resized."""
+
+    method: str | None
+    grid: Sides
+    from_grid: Sides
+    window: Sides
+    from_window: Sides
+    anchor: str | None
+    antialias: bool | None
+    keep: int | None
+    alpha: float | None
+    prefix_rows: int | None
+    suffix_rows: int | None
+    offset: int | None
+    outliers: str | None
+    seed: int | None
+    preset: str | None
+
+
+class _Rewrite(_Resize, total=False):
+    """What else there is to say of a file or a folder."""
+
+    tensor: str | Sequence[str] | None
+    config: Path | None
+    scaling: str | None
+    factor: float | None
+    force_scaling: bool
+    output: Path | None
+    format: str | None
+    force: bool
+    link: bool
+
+
 @overload
-def extend(
-    table: Path,
-    length: int | None = ...,
-    *,
-    method: str | None = ...,
-    grid: Sequence[int] | None = ...,
-    from_grid: Sequence[int] | None = ...,
-    window: Sequence[int] | None = ...,
-    from_window: Sequence[int] | None = ...,
-    anchor: str | None = ...,
-    antialias: bool | None = ...,
-    keep: int | None = ...,
-    alpha: float | None = ...,
-    prefix_rows: int | None = ...,
-    suffix_rows: int | None = ...,
-    offset: int | None = ...,
-    outliers: str | None = ...,
-    seed: int | None = ...,
-    preset: str | None = ...,
-    tensor: str | Sequence[str] = ...,
-) -> ExtendResult: ...
+def extend(table: Path, length: int | None = ..., **options: Unpack[_Rewrite]) -> ExtendResult: ...
 @overload
-def extend(
-    table: Tabular,
-    length: int | None = ...,
-    *,
-    method: str | None = ...,
-    grid: Sequence[int] | None = ...,
-    from_grid: Sequence[int] | None = ...,
-    window: Sequence[int] | None = ...,
-    from_window: Sequence[int] | None = ...,
-    anchor: str | None = ...,
-    antialias: bool | None = ...,
-    keep: int | None = ...,
-    alpha: float | None = ...,
-    prefix_rows: int | None = ...,
-    suffix_rows: int | None = ...,
-    offset: int | None = ...,
-    outliers: str | None = ...,
-    seed: int | None = ...,
-    preset: str | None = ...,
-    tensor: str | Sequence[str] = ...,
-) -> NDArray[Any]: ...
-def extend(
-    table: Any,
-    length: int | None = None,
-    *,
-    method: str | None = None,
-    grid: Sequence[int] | None = None,
-    from_grid: Sequence[int] | None = None,
-    window: Sequence[int] | None = None,
-    from_window: Sequence[int] | None = None,
-    anchor: str | None = None,
-    antialias: bool | None = None,
-    keep: int | None = None,
-    alpha: float | None = None,
-    prefix_rows: int | None = None,
-    suffix_rows: int | None = None,
-    offset: int | None = None,
-    outliers: str | None = None,
-    seed: int | None = None,
-    preset: str | None = None,
-    tensor: str | Sequence[str] = (),
-) -> Any:
-    """A longer, shorter or regridded learned position table.
+def extend(table: Tabular, length: int | None = ..., **options: Unpack[_Resize]) -> NDArray[Any]: ...
+def extend(table: Any, length: int | None = None, **options: Any) -> Any:
+    """A longer, shorter or regridded learned position table: of an array, a file, a checkpoint or a model folder.
 
     >>> import numpy as np
     >>> extend(np.arange(8.0).reshape(4, 2), 7, method="linear").shape
@@ -216,62 +192,47 @@ def extend(
 
     Parameters
     ----------
-    table : an array, or a file
+    table : an array, a file (`FILE` or `FILE:TENSOR`), or a model folder
     length : usable positions of the new table; special rows are kept besides
     method : linear (default), cubic, nearest, tile, stretch, …: as `pe extend --method`
-    grid, from_grid : new and present height and width in patches, for tables of images
+    grid, from_grid : new and present height and width in patches, for tables of images: (24, 24), 24 or "24x24"
     window, from_window : new and present window of Swin and BEiT
     anchor, antialias, keep, alpha, seed : as the method takes them
     prefix_rows, suffix_rows, offset : rows that are no positions
     outliers : keep or ignore rows at the ends that stand out by their norm
     preset : as an original implementation does it: timm, torch, dinov2, jax, swin, beit, long-clip, longformer
     tensor : the table in a file of several; a glob, or several names
+    config : of a file: the model's config.json (default: the one beside it), or "none"
+    scaling, factor, force_scaling : of a rotary model, whose configuration changes and whose weights do not: yarn, linear,
+        ntk, dynamic-ntk or llama3; by how much (length / original length); in place of a scaling that it has
+    output, format, force, link : where a file or folder is written, and how: as `pe extend -o`; nothing without `output`
 
     Returns
     -------
-    For an array the new array; for a file `ExtendResult`, with the new tables in `tables`.
+    For an array the new array; else `ExtendResult`: what changed (`files`, `buffers`, `notes`), and in `tables` the new
+    tables where no file was written.
 
     Raises
     ------
     PeError
         For no size or several, a table that is not found or does not fit, and a method that cannot make these rows.
     """
-    from pe_cli.extend.presets import ResizeRequest
-
-    request = ResizeRequest(
-        length=length,
-        grid=_sides(grid),
-        from_grid=_sides(from_grid),
-        window=_sides(window),
-        from_window=_sides(from_window),
-        method=method,
-        anchor=anchor,
-        antialias=antialias,
-        keep=keep,
-        alpha=alpha,
-        prefix=prefix_rows,
-        suffix=suffix_rows,
-        offset=offset,
-        outliers=outliers,
-        seed=seed,
-        preset=preset,
-        tensors=(tensor,) if isinstance(tensor, str) else tuple(tensor),
-    )
-    from pe_cli.extend.containers import changed
-    from pe_cli.extend.plan import make_plan
+    from pe_cli.extend import run
     from pe_cli.tensors import Tensors
 
+    if isinstance(table, (str, os.PathLike)):
+        for name in ("config", "output"):
+            options[name] = None if options.get(name) is None else os.fspath(options[name])
+        done = run(os.fspath(table), length=length, **options)
+        return ExtendResult(done.to_dict(), Tensors(done.tables))
+    from pe_cli.extend.plan import make_plan
+    from pe_cli.extend.request import ResizeRequest
+    from pe_cli.extend.rewrite import changed
+
+    request = ResizeRequest.of(length=length, **options)
     with _opened(table, None) as (source, _):
-        plan = make_plan(source.tensors, request, None, source.label)
-        made, reports = changed(source, plan)
-    if not isinstance(table, (str, os.PathLike)):
-        return next(iter(made.values()))
-    told = {"tables": [report.json() for report in reports], "notes": list(plan.notes)}
-    return ExtendResult(told, Tensors(made))
-
-
-def _sides(sizes: Sequence[int] | None) -> tuple[int, ...] | None:
-    return None if sizes is None else tuple(int(size) for size in sizes)
+        made, _ = changed(source, make_plan(source.tensors, request, None, source.label))
+    return next(iter(made.values()))
 
 
 @contextmanager

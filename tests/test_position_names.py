@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from pe_cli.extend.config import ModelConfig, offset_of
-from pe_cli.extend.find import grid, recognise
+from pe_cli.extend.find import recognise
+from pe_cli.extend.rows import grid
 from pe_cli.files import TensorSpec
 from pe_cli.inspect.learned import describe_checkpoint
 from pe_cli.models.configuration import known_types, schemes
 from pe_cli.models.resolve import from_config
 from pe_cli.models.resolved import LearnedTableError
-from pe_cli.position_names import BEHIND_PADDING, NAMES, TWO_IN_FRONT, front_of_model, named
+from pe_cli.position_names import BEHIND_PADDING, NAMES, TWO_IN_FRONT, front_of_model, front_of_rows, named
 
 # A name for every row of the table, as models have it: its shape, encoding and kind.
 EXAMPLES: dict[str, tuple[tuple[int, ...], str | None, str | None]] = {
@@ -102,7 +103,9 @@ def test_inspect_and_extend_say_the_same(name: str) -> None:
     if seen is None or found is None or seen.encoding != "learned":
         return
     if found.kind == "sequence":
-        assert seen.facts.get("offset_rows", 0) == offset_of(name, max(shape[:-1]), None)[0]
+        assert seen.facts.get("offset_rows", 0) == (
+            front.rows if (front := front_of_rows(max(shape[:-1]))) else 0
+        )
     elif found.kind == "grid" and "grid" in seen.facts and len(shape) < 4:
         axes = grid(shape, name, old=None, count=2, prefix=None, suffix=None)
         assert seen.facts.get("prefix_rows", 0) == axes.prefix

@@ -10,8 +10,8 @@ from math import isqrt, prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pe_cli.errors import PeError
-from pe_cli.extend.find import times
+from pe_cli.errors import PeError, parameter
+from pe_cli.extend.rows import times
 from pe_cli.files.text import read_object
 from pe_cli.position_names import LENGTH_FIELDS, front_of_model, front_of_rows
 
@@ -126,17 +126,16 @@ def length_fields(section: dict[str, Any], tensor: str, names: Sequence[str] = (
     }
 
 
-def offset_of(tensor: str, rows: int, config: ModelConfig | None) -> tuple[int, str]:
+def offset_of(tensor: str, rows: int, config: ModelConfig) -> tuple[int, str]:
     """How many rows stand before position 0 in a table of tokens, and how that is known."""
-    if config is not None:
-        for _, section in config.sections(tensor):
-            front = front_of_model(str(section.get("model_type")), section.get("pad_token_id"))
-            if front is not None:
-                return front.rows, front.why
-            fields = length_fields(section, tensor)
-            for field, value in fields.items():
-                if 0 <= rows - value <= MOST_OFFSET:
-                    return rows - value, f"{field} {value} of {rows} rows" if rows > value else ""
+    for _, section in config.sections(tensor):
+        front = front_of_model(str(section.get("model_type")), section.get("pad_token_id"))
+        if front is not None:
+            return front.rows, front.why
+        fields = length_fields(section, tensor)
+        for field, value in fields.items():
+            if 0 <= rows - value <= MOST_OFFSET:
+                return rows - value, f"{field} {value} of {rows} rows" if rows > value else ""
     front = front_of_rows(rows)
     return (0, "") if front is None else (front.rows, front.why)
 
@@ -168,7 +167,7 @@ def length_edits(
             usable = f", {old[1]} of them usable" if old[1] != old[0] else ""
             raise PeError(
                 f"{config.label} says {said}, but {tensor} has {old[0]} rows{usable}; correct the "
-                "configuration, give --offset, or leave it out with --config none"
+                f"configuration, give {parameter('offset')}, or leave it out with {parameter('config')} none"
             )
         kept, notes = _relative_rows(path, section, edits)
         return edits + kept, notes
@@ -195,10 +194,8 @@ def _relative_rows(
     ]
 
 
-def grid_of(config: ModelConfig | None, tensor: str) -> tuple[int, ...] | None:
+def grid_of(config: ModelConfig, tensor: str) -> tuple[int, ...] | None:
     """The present grid of an image table by image and patch size, where both are known."""
-    if config is None:
-        return None
     for _, section in config.sections(tensor):
         if section.get("model_type") == "audio-spectrogram-transformer":
             return _audio_grid(section)
@@ -239,7 +236,7 @@ def _diffusers_edits(
         size = tuple(n * p for n, p in zip(new, patch, strict=True))
         return [Edit((*path, "sample_size"), sample, _like(sample, size))]
     raise PeError(
-        f"pos_embed_max_size {most} counts a square, not {times(new)}; ask for a square, or leave the configuration out with --config none"
+        f"pos_embed_max_size {most} counts a square, not {times(new)}; ask for a square, or leave the configuration out with {parameter('config')} none"
     )
 
 
@@ -273,10 +270,8 @@ def _tubelet(section: dict[str, Any]) -> tuple[tuple[int, int, int], tuple[int, 
     return None
 
 
-def suffix_of(config: ModelConfig | None, tensor: str) -> int | None:
+def suffix_of(config: ModelConfig, tensor: str) -> int | None:
     """Rows behind the grid: the detection tokens of YOLOS."""
-    if config is None:
-        return None
     for _, section in config.sections(tensor):
         if isinstance(section.get("num_detection_tokens"), int):
             return int(section["num_detection_tokens"])
@@ -285,10 +280,8 @@ def suffix_of(config: ModelConfig | None, tensor: str) -> int | None:
     return None
 
 
-def width_of(config: ModelConfig | None, tensor: str) -> int | None:
+def width_of(config: ModelConfig, tensor: str) -> int | None:
     """hidden_size of the part that describes `tensor`."""
-    if config is None:
-        return None
     sizes = [section.get("hidden_size") for _, section in config.sections(tensor)]
     return next((size for size in sizes if isinstance(size, int)), None)
 
@@ -448,7 +441,7 @@ def window_edits(
         if before is not None:
             raise PeError(
                 f"{config.label} says window_size {before}, but {tensor} is for {times(old)}; correct it, or leave the "
-                "configuration out with --config none"
+                f"configuration out with {parameter('config')} none"
             )
     return [], [f"{config.label} has no window_size for {tensor}; tell your code: {times(new)}"]
 

@@ -1,36 +1,28 @@
-"""Which tensors of a checkpoint are position tables, told by the header alone with reasons, and where positions lie in them."""
+"""Which tensors of a checkpoint are position tables, told by the header alone, and which others have to follow them.
+
+What follows is made anew in its own type, as the model's code would: buffers, masks, an optimizer's state.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isqrt, prod
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, counted, no_such
+from pe_cli.errors import PeError, no_such, parameter
+from pe_cli.extend.rows import spans
+from pe_cli.extend.table import TableChange
 from pe_cli.files import TensorSpec
-from pe_cli.position_names import (
-    ALIBI,
-    CONVOLUTION,
-    DEBERTA,
-    GRID_PREFIXES,
-    ROPE,
-    SWIN2,
-    T5,
-    Kind,
-    named,
-    squares,
-)
+from pe_cli.position_names import ALIBI, CONVOLUTION, DEBERTA, ROPE, SWIN2, T5, Kind, named
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
-MOST_PREFIX = 64
-BEIT_CLASS_ROWS = 3  # token to class, class to token, class to class
 
 # What to say of the encodings that `pe gen model` reads out of a configuration.
 SENTENCES = {
@@ -189,12 +181,12 @@ def _listing(candidates: Sequence[Candidate]) -> str:
 
 
 _OPTION: dict[Kind, str] = {
-    "sequence": "--len N",
-    "grid": "--grid HxW",
-    "window": "--window HxW",
-    "bias": "--grid HxW (of the first stage) or --window HxW",
-    "relative": "--len N with --tensor",
-    "axial": "--grid HxW (their product is the length)",
+    "sequence": f"{parameter('length')} N",
+    "grid": f"{parameter('grid')} HxW",
+    "window": f"{parameter('window')} HxW",
+    "bias": f"{parameter('grid')} HxW (of the first stage) or {parameter('window')} HxW",
+    "relative": f"{parameter('length')} N with {parameter('tensor')}",
+    "axial": f"{parameter('grid')} HxW (their product is the length)",
 }
 # Kinds of tables that a size can mean.
 _MEANT: dict[Kind, tuple[Kind, ...]] = {
@@ -215,7 +207,7 @@ def _only_group(
     if any(candidate.kind == "grid" for candidate in main) and kind != "window":
         main = [candidate for candidate in main if candidate.kind != "window"]  # they follow the grid
     if not main and candidates:
-        raise PeError(f"{label}: name the table with --tensor, of {_listing(candidates)}")
+        raise PeError(f"{label}: name the table with {parameter('tensor')}, of {_listing(candidates)}")
     if not main:
         raise PeError(f"{label} holds no position table: {other_scheme(tensors, config_text)}")
     right = next((those for one in _MEANT[kind] if (those := [c for c in main if c.kind == one])), [])
@@ -225,12 +217,12 @@ def _only_group(
         found = main[0]
         raise PeError(
             f"{label}: {_listing(main)} is what there is; say {_OPTION[found.kind or 'sequence']}, "
-            "or name another tensor with --tensor"
+            f"or name another tensor with {parameter('tensor')}"
         )
     groups = {candidate.group for candidate in right}
     if len(groups) > 1 and right[0].kind not in ("bias", "window"):  # those of all stages change together
         raise PeError(
-            f"{label} holds {len(groups)} position tables that {_OPTION[kind].split()[0]} can mean; name one with --tensor "
+            f"{label} holds {len(groups)} position tables that {_OPTION[kind].split()[0]} can mean; name one with {parameter('tensor')} "
             f"(a glob for several): {_listing(right)}"
         )
     return right
@@ -264,7 +256,7 @@ def other_scheme(tensors: Mapping[str, TensorSpec], config_text: str) -> str:
             return f"it uses {sentence}"
     if not names:
         return "it holds no tensors at all"
-    return "no name looks like one; name the tensor with --tensor"
+    return f"no name looks like one; name the tensor with {parameter('tensor')}"
 
 
 def _buckets(data: dict[str, Any]) -> bool:
@@ -285,231 +277,248 @@ def _said_by(data: dict[str, Any]) -> str | None:
 
 
 @dataclass(frozen=True)
-class PositionAxes:
-    """The positions of a table: `old` sizes on tensor axes `axes`.
+class BufferChange:
+    """`old` becomes `new`, made from the old values by `make`; `make` is None where the buffer is left out."""
 
-    One axis holds all sizes flattened, between `prefix` and `suffix` special rows; several axes hold one size each.
-    Where `unfolded` is given, the last axis of the tensor is several in one, and `axes` count those of this shape.
+    old: TensorSpec
+    new: TensorSpec
+    what: str
+    make: Callable[[NDArray[Any]], NDArray[Any]] | None
+
+    def json(self) -> dict[str, Any]:
+        """Plain data for `--json`."""
+        return {"tensor": self.old.name, "what": self.what, "shape": list(self.new.shape)}
+
+
+def coordinate_table(window: tuple[int, ...]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    from pe_cli.encodings.relative import swin
+
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        """In the scale that the network was trained in, which the outermost old coordinate tells."""
+        sides = []
+        for axis in (0, 1):
+            outermost = float(np.abs(old[..., axis]).max())
+            side = (old.shape[-3 + axis] + 1) // 2
+            sides.append(round(8 * (side - 1) / (2 ** (3 * outermost) - 1)) + 1 if outermost else side)
+        made = swin(window=window, version="2", pretrained_window=tuple(sides), dtype="float64")[
+            "relative_coords_table"
+        ]
+        return np.asarray(made).reshape(*old.shape[:-3], *spans(window), 2).astype(old.dtype)
+
+    return make
+
+
+def follow(
+    tensors: Mapping[str, TensorSpec], table: str, old: tuple[int, int], new: tuple[int, int]
+) -> Iterator[BufferChange]:
+    """Buffers of a table of tokens that goes from `old` to `new` (rows, usable).
+
+    They are those beside it (`position_ids`, `token_type_ids`) and the causal masks in the layers of GPT-2 and Neo.
     """
+    beside = re.sub(r"[^./]*(?:\.weight|/embeddings(?::0)?)?$", "", table)
+    for name, spec in tensors.items():
+        axis = 0 if name == f"{table}_integer" else -1
+        if not spec.shape or spec.shape[axis] not in old or name == table:
+            continue
+        size = new[0] if spec.shape[axis] == old[0] else new[1]
+        if name in (f"{beside}position_ids", f"{beside}token_type_ids") and spec.size == spec.shape[-1]:
+            grown = TensorSpec(name, spec.dtype, (*spec.shape[:-1], size))
+            counting = name.endswith("position_ids")
+            yield BufferChange(
+                spec,
+                grown,
+                "counts on" if counting else "zeros",
+                _counting(grown) if counting else _padded(grown),
+            )
+        elif name == f"{table}_integer":  # what I-BERT quantises its table to, made at run time
+            grown = TensorSpec(name, spec.dtype, (size, *spec.shape[1:]))
+            yield BufferChange(spec, grown, "zeros", _zeros(grown))
+        elif MASK.search(name) and _square_mask(spec):
+            grown = TensorSpec(name, spec.dtype, (*spec.shape[:-2], size, size))
+            yield BufferChange(spec, grown, "causal mask", _causal(grown))
 
-    axes: tuple[int, ...]
-    old: tuple[int, ...]
-    prefix: int = 0
-    suffix: int = 0
-    unfolded: tuple[int, ...] = ()
 
-    @property
-    def usable(self) -> int:
-        return prod(self.old)
+# Causal masks of the layers: GPT-2 and Neo, nanoGPT (bias), minGPT (mask), Karpathy's lecture (tril), open_clip (attn_mask).
+MASK = re.compile(r"(?:^|[._])(?:attn(?:\.attention)?\.(?:bias|mask)|(?:attn|causal|src)_mask|tril)$")
 
-    @property
-    def rows(self) -> int:
-        return self.prefix + self.usable + self.suffix
 
-    def shape(self, shape: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
-        """The shape of a tensor of `shape` when its sizes have become `new`."""
-        changed = self._resized(shape, new)
-        fixed = len(shape) - 1
-        return (*changed[:fixed], prod(changed[fixed:])) if self.unfolded else changed
+def _square_mask(spec: TensorSpec) -> bool:
+    return len(spec.shape) >= 2 and spec.shape[-1] == spec.shape[-2] and spec.size == spec.shape[-1] ** 2
 
-    def _resized(self, shape: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
-        changed = list(self.unfolded or shape)
-        if len(self.axes) == 1:
-            changed[self.axes[0]] = self.prefix + prod(new) + self.suffix
+
+# The state of Adam and its kin for one parameter, by its number.
+MOMENT = re.compile(
+    r"^(?P<group>.*?)state\.(?P<number>\d+)\.(?P<what>exp_avg|exp_avg_sq|max_exp_avg_sq|exp_inf|momentum_buffer|square_avg)$"
+)
+
+
+def moments(tensors: Mapping[str, TensorSpec], table: TableChange, label: str) -> Iterator[BufferChange]:
+    """The optimizer's running means of the gradients of a table, which follow its rows.
+
+    Errors: several parameters have the shape of the table, and their order does not tell which is the table.
+    """
+    states = {name: found for name in tensors if (found := MOMENT.match(name))}
+    groups: dict[str, dict[int, tuple[int, ...]]] = {}
+    for name, found in states.items():
+        groups.setdefault(found["group"], {})[int(found["number"])] = tensors[name].shape
+    for group, shapes in groups.items():
+        alike = [number for number, shape in shapes.items() if shape == table.old.shape]
+        if len(alike) > 1:
+            alike = [number for number in alike if number == _number_of(tensors, table.old.name, shapes)]
+            if not alike:
+                raise PeError(
+                    f"{label}: several parameters of {group}state have the shape of {table.old.name}, and nothing tells which is the "
+                    "table's; take the optimizer's state out of the file first"
+                )
+        for name, found in states.items():
+            if found["group"] == group and int(found["number"]) in alike:
+                spec = tensors[name]
+                squares = found["what"] not in ("exp_avg", "momentum_buffer")
+                yield BufferChange(
+                    spec,
+                    TensorSpec(name, spec.dtype, table.new.shape),
+                    f"{found['what']} follows the rows",
+                    _followed(table, squares=squares),
+                )
+
+
+def _number_of(
+    tensors: Mapping[str, TensorSpec], table: str, shapes: Mapping[int, tuple[int, ...]]
+) -> int | None:
+    """The place of `table` among the parameters of its model, where these have the shapes that the optimizer counts."""
+    top = table.split(".")[0] + "."
+    own = [name for name in tensors if name.startswith(top) and tensors[name].dtype in FLOATS]
+    order = sorted(shapes)
+    if [tensors[name].shape for name in own] != [shapes[number] for number in order]:
+        return None
+    return order[own.index(table)] if table in own else None
+
+
+def _followed(table: TableChange, *, squares: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        if not table.applied:
+            raise PeError(
+                f"the optimizer's state of {table.old.name} cannot follow it: nothing of the old rows is in the new"
+            )
+        made = table.applied[-1](old)
+        return np.maximum(made, 0) if squares else made
+
+    return make
+
+
+def _counting(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        """Counts on from the first value; where the old ones did not count, the new ones continue the last."""
+        flat = old.reshape(-1)
+        count = new.shape[-1]
+        start = flat[0] if np.array_equal(flat, flat[0] + np.arange(len(flat))) else None
+        if start is not None:
+            values = start + np.arange(count)
         else:
-            for axis, size in zip(self.axes, new, strict=True):
-                changed[axis] = size
-        return tuple(changed)
+            more = flat[-1] + 1 + np.arange(max(count - len(flat), 0))
+            values = np.concatenate([flat, more])[:count]
+        grown: NDArray[Any] = values.astype(old.dtype).reshape(new.shape)
+        return grown
 
-    def rows_of(self, array: NDArray[Any]) -> NDArray[Any]:
-        """All rows, special ones too: (rows, d), in memory of their own where they do not lie so."""
-        array = array.reshape(self.unfolded or array.shape)
-        moved = np.moveaxis(array, self.axes, range(len(self.axes)))
-        sizes = [array.shape[axis] for axis in self.axes]
-        return np.ascontiguousarray(moved).reshape(prod(sizes), -1)
-
-    def restore(self, rows: NDArray[Any], shape: Sequence[int], new: Sequence[int]) -> NDArray[Any]:
-        """The tensor of `shape` from its `rows`, of which the positions are now `new`: the inverse of `rows_of`."""
-        resized = self._resized(shape, new)
-        front = [resized[axis] for axis in self.axes]
-        rest = [size for axis, size in enumerate(resized) if axis not in self.axes]
-        moved = np.moveaxis(rows.reshape(*front, *rest), range(len(self.axes)), self.axes)
-        return np.ascontiguousarray(moved).reshape(tuple(shape))
+    return make
 
 
-def sequence_axis(shape: Sequence[int]) -> int:
-    """The axis of rows in a one-dimensional table: (N,), (N, D), (1, N, D), (2, P, D), (L, 1, N, D)."""
-    if len(shape) <= 2:
-        return 0
-    if len(shape) == 3:
-        return 1 if shape[0] < shape[1] else 0
-    return len(shape) - 2
+def _zeros(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    return lambda old: np.zeros(new.shape, old.dtype)
 
 
-def sequence(shape: Sequence[int], prefix: int, suffix: int = 0) -> PositionAxes:
-    """A table of rows one after the other, the first `prefix` and last `suffix` of them special."""
-    axis = sequence_axis(shape)
-    body = shape[axis] - prefix - suffix
-    if body < 1:
-        raise PeError(f"{shape[axis]} rows are not more than {prefix + suffix} special ones; check --offset")
-    return PositionAxes((axis,), (body,), prefix, suffix)
+def _padded(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        grown = np.zeros(new.shape, old.dtype)
+        keep = min(new.shape[-1], old.shape[-1])
+        grown[..., :keep] = old[..., :keep]
+        return grown
+
+    return make
 
 
-def grid(
-    shape: Sequence[int],
-    name: str,
-    *,
-    old: tuple[int, ...] | None,
-    count: int,
-    prefix: int | None,
-    suffix: int | None,
-    d: int | None = None,
-    axis: int | None = None,
-) -> PositionAxes:
-    """A table of a grid of `count` axes; `old` is its present size where it is known, `d` the width of a row.
+def _causal(new: TensorSpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        """One value on and below the diagonal and another above, or in a band below it (GPT-Neo's local layers)."""
+        size, before = new.shape[-1], old.shape[-1]
+        mask = old.reshape(before, before)
+        seen, hidden = mask[-1, -1], mask[0, -1] if before > 1 else np.zeros((), old.dtype)
+        band = int(np.count_nonzero(mask[-1] == seen))
+        for count, given in ((before, mask), (size, None)):
+            below = np.tri(count, dtype=np.bool_)
+            if band < before:
+                below ^= np.tri(count, k=-band, dtype=np.bool_)
+            made = np.where(below, seen, hidden).astype(old.dtype)
+            if given is not None and made.tobytes() != np.ascontiguousarray(given).tobytes():
+                raise PeError(
+                    f"{new.name} is no causal mask, and has the size of the table: it cannot be made longer"
+                )
+        return made.reshape(new.shape)
 
-    `axis` is the one that holds all positions, where the shape would be read otherwise (blocks of Nest).
-
-    Errors: rows that are not a square behind 0, 1 or 2 special ones and no `old`, or do not agree with it.
-    """
-    special = bool(prefix or suffix)
-    if (
-        axis is None
-        and len(shape) == count + 2
-        and shape[0] == 1
-        and shape[2] > 1
-        and not (special and shape[1] == 1)
-    ):
-        if special:
-            raise PeError(
-                f"{name} of shape {list(shape)} has an axis for each side, and no room for special rows; "
-                "leave out --prefix-rows, --offset and --suffix-rows"
-            )
-        axes = _spread_axes(shape, name, old, count, d)
-        sizes = tuple(shape[axis] for axis in axes)
-        if old is not None and sizes != old:
-            raise PeError(f"{name} of shape {list(shape)} holds a grid of {times(sizes)}, not {times(old)}")
-        return PositionAxes(axes, sizes)
-    if (
-        axis is None
-        and len(shape) == count + 1
-        and shape[0] > 1
-        and (shape[:count] == old or len(set(shape[:count])) == 1)
-    ):
-        return PositionAxes(tuple(range(count)), tuple(shape[:count]))
-    axis = sequence_axis(shape) if axis is None else axis
-    rows = shape[axis]
-    if old is None:
-        prefix, side = _square(rows - (suffix or 0), name, prefix, count)
-        return PositionAxes((axis,), (side,) * count, prefix, suffix or 0)
-    suffix = suffix or 0
-    if prefix is None:
-        prefix = rows - prod(old) - suffix
-    if not 0 <= prefix <= MOST_PREFIX or prefix + prod(old) + suffix != rows:
-        raise PeError(
-            f"{name} has {rows} rows, which are not {prefix if prefix >= 0 else 0} special ones in front, "
-            f"{times(old)} = {prod(old)} and {suffix} behind; check --from-grid, --prefix-rows and --suffix-rows"
-        )
-    return PositionAxes((axis,), old, prefix, suffix)
+    return make
 
 
-def window(shape: Sequence[int], name: str, old: tuple[int, ...] | None) -> PositionAxes:
-    """Bias by offset: ((2h-1)(2w-1) [+ 3], heads), (heads, 2h-1, 2w-1), or one axis of 2w-1; `old` is (h, w)."""
-    if len(shape) == 3:
-        sizes: tuple[int, ...] = (shape[1], shape[2])
-        if any(size % 2 == 0 for size in sizes) or (old is not None and sizes != spans(old)):
-            raise PeError(
-                f"{name} of shape {list(shape)} is no window of {times(old) if old else 'odd sides'}"
-            )
-        return PositionAxes((1, 2), sizes)
-    rows = shape[0]
-    if old is not None:
-        for suffix in (0, BEIT_CLASS_ROWS):
-            if rows == prod(spans(old)) + suffix:
-                return PositionAxes((0,), spans(old), 0, suffix)
-        raise PeError(f"{name} has {rows} rows; a window of {times(old)} has {prod(spans(old))} (or 3 more)")
-    for suffix in (0, BEIT_CLASS_ROWS):
-        side = isqrt(max(rows - suffix, 0))
-        if side * side == rows - suffix and side % 2 == 1:
-            return PositionAxes((0,), (side, side), 0, suffix)
-    raise PeError(f"{name} has {rows} rows, no square window has so many; say --from-window HxW")
-
-
-def distances(shape: Sequence[int], name: str, old: tuple[int, ...] | None) -> PositionAxes:
-    """Bias by distance (heads, h w) of LeViT and kin: a value for each distance in rows and columns of a grid `old`."""
-    side = isqrt(shape[1])
-    sizes = (side, side) if old is None or prod(old) != shape[1] else old
-    if prod(sizes) != shape[1]:
-        raise PeError(f"{name} of shape {list(shape)} is not for a square grid; say --from-grid HxW")
-    return PositionAxes((1,), sizes)
-
-
-def tiles(shape: Sequence[int], name: str, rows: int, width: int, where: PositionAxes) -> PositionAxes:
-    """Rows of every tile in one axis (ratios, tiles x rows x width), as in Llama 3.2 Vision beside its grid at `where`."""
-    count, left = divmod(shape[1], rows * width)
-    if left or not count:
-        raise PeError(
-            f"{name} of shape {list(shape)} does not hold tiles of {rows} rows of {width}, as the table beside it has"
-        )
-    return PositionAxes((2,), where.old, where.prefix, where.suffix, (shape[0], count, rows, width))
-
-
-def spans(sizes: Sequence[int]) -> tuple[int, ...]:
-    """How many offsets a window of these sides has on each axis: 2 w - 1."""
-    return tuple(2 * size - 1 for size in sizes)
-
-
-def in_step(
-    new: tuple[int, ...], old: tuple[int, ...], largest: tuple[int, ...], *, halving: bool
-) -> tuple[int, ...]:
-    """What grid `old` becomes where `largest`, of the first stage of the same pyramid, becomes `new`.
-
-    Stages divide the image and round down (PVT); with `halving` they come of convolutions that round up (LeViT).
-    """
-    step = _halved if halving else _divided
-    return tuple(step(n, o, most) for n, o, most in zip(new, old, largest, strict=True))
-
-
-def _divided(new: int, old: int, largest: int) -> int:
-    return max(1, new * old // largest)
-
-
-def _halved(new: int, old: int, largest: int) -> int:
-    while largest > old:
-        largest, new = (largest + 1) // 2, (new + 1) // 2
-    return new
-
-
-def times(sizes: Sequence[int]) -> str:
-    """`24x24`"""
-    return "x".join(map(str, sizes))
-
-
-def _square(rows: int, name: str, prefix: int | None, count: int) -> tuple[int, int]:
-    """How many special rows stand before a square (cube), and its side."""
-    tried = GRID_PREFIXES if prefix is None else (prefix,)
-    found = next(squares(rows, count, tried), None)
-    if found is not None:
-        return found
-    words = "0, 1, 2 or 5 special rows" if prefix is None else counted(prefix, "special row", "special rows")
-    raise PeError(
-        f"{name} has {rows} rows: not a square grid behind {words}; say --from-grid HxW (and --prefix-rows)"
+def distance_buffers(
+    tensors: Mapping[str, TensorSpec], table: str, old: Sequence[int], new: Sequence[int]
+) -> Iterator[BufferChange]:
+    """`attention_bias_idxs` beside biases by distance: which of them each query and key have."""
+    name = f"{table.rpartition('.')[0]}.attention_bias_idxs".lstrip(".")
+    spec = tensors.get(name)
+    if spec is None or len(spec.shape) != 2:
+        return
+    step = 1 if spec.shape[0] == prod(old) else 2
+    index = _distance_index(new, step)
+    yield BufferChange(
+        spec,
+        TensorSpec(name, spec.dtype, index.shape),
+        "index of the new grid",
+        _give_if(_distance_index(old, step), index, name),
     )
 
 
-def _spread_axes(
-    shape: Sequence[int], name: str, old: tuple[int, ...] | None, count: int, d: int | None
-) -> tuple[int, ...]:
-    """Axes of (1, H, W, D) or (1, D, H, W): by the size given, by the width, by the equal pair, by the longest."""
-    last, first = tuple(range(1, count + 1)), tuple(range(2, count + 2))
-    options = {last: shape[count + 1], first: shape[1]}
-    for known in (
-        [axes for axes in options if old is not None and tuple(shape[axis] for axis in axes) == old],
-        [axes for axes, width in options.items() if width == d],
-        [axes for axes in options if len({shape[axis] for axis in axes}) == 1],
-    ):
-        if len(known) == 1:
-            return known[0]
-    if shape[1] != shape[count + 1]:
-        return last if shape[count + 1] > shape[1] else first
-    raise PeError(f"{name} of shape {list(shape)} can be read as H, W, D or D, H, W; say --from-grid HxW")
+def _distance_index(grid: Sequence[int], step: int) -> NDArray[np.int64]:
+    """(queries, keys) row distance times the width plus column distance; queries are every `step` cells."""
+    keys = np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), axis=-1)
+    queries = keys[::step, ::step].reshape(-1, 1, 2)
+    apart = np.abs(queries - keys.reshape(1, -1, 2))
+    index: NDArray[np.int64] = apart[..., 0] * grid[1] + apart[..., 1]
+    return index
+
+
+def _give_if(
+    expected: NDArray[Any], values: NDArray[Any], name: str
+) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def make(old: NDArray[Any]) -> NDArray[Any]:
+        if not np.array_equal(old, expected):
+            raise PeError(
+                f"{name} is no index by distance in rows and columns; take it out of the file first"
+            )
+        return values.astype(old.dtype)
+
+    return make
+
+
+def window_buffers(
+    tensors: Mapping[str, TensorSpec], table: str, window: Sequence[int], class_rows: int
+) -> Iterator[BufferChange]:
+    """Swin's and BEiT's `relative_position_index` beside a bias table; masks that the loader makes again are left out."""
+    from pe_cli.encodings.relative import swin
+
+    beside = table.rpartition(".")[0]
+    for name, spec in tensors.items():
+        if name == f"{beside}.relative_position_index":
+            index = swin(window=tuple(window), class_token=class_rows > 0)["relative_position_index"]
+            yield BufferChange(
+                spec, TensorSpec(name, spec.dtype, index.shape), "index of the new window", _give(index)
+            )
+
+
+def masks(tensors: Mapping[str, TensorSpec]) -> Iterator[BufferChange]:
+    """Swin's shift masks, which belong to the old window and which its code makes again."""
+    for name, spec in tensors.items():
+        if re.search(r"blocks\.\d+\.attn_mask$", name):
+            yield BufferChange(spec, spec, "left out: made again by the model's code", None)
+
+
+def _give(values: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    return lambda old: values.astype(old.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -11,31 +12,39 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.errors import PeError
-from pe_cli.extend import containers
-from pe_cli.extend.config import Edit, ModelConfig, edited, read_config
-from pe_cli.extend.followers import moments
-from pe_cli.extend.new_folder import Place, entries, left_out, names_in, of_a_trainer, same_file
+from pe_cli.extend import rewrite as rewriting
+from pe_cli.extend.config import (
+    IMAGE_FIELDS,
+    IMAGE_TOKEN_FIELDS,
+    Edit,
+    ModelConfig,
+    edited,
+    image_tokens,
+    read_config,
+    scaled_pinpoints,
+)
+from pe_cli.extend.find import moments
+from pe_cli.extend.new_folder import WEIGHTS, Place, entries, left_out, names_in, same_file, shards_of
 from pe_cli.extend.plan import ExtensionPlan, make_plan
-from pe_cli.extend.presets import ResizeRequest
-from pe_cli.extend.processors import LIMITED, OPEN_CLIP, Limits
-from pe_cli.extend.report import TableReport
+from pe_cli.extend.request import ResizeRequest
 from pe_cli.extend.rotary import Stretch
-from pe_cli.extend.table import TableChange, Watch
+from pe_cli.extend.table import TableChange, TableReport, Watch
 from pe_cli.files.sources import Source, open_source
 from pe_cli.files.text import read_object
-from pe_cli.files.torch import EXTENSIONS
 
-# The files that hold the weights, in the order in which libraries look for them: (index of several, a single one).
-WEIGHTS = (
-    ("model.safetensors.index.json", "model.safetensors"),
-    ("diffusion_pytorch_model.safetensors.index.json", "diffusion_pytorch_model.safetensors"),
-    (None, "open_clip_model.safetensors"),
-    ("pytorch_model.bin.index.json", "pytorch_model.bin"),
-    ("diffusion_pytorch_model.bin.index.json", "diffusion_pytorch_model.bin"),
-    (None, "open_clip_pytorch_model.bin"),
-    (None, "tf_model.h5"),
-)
 OPTIMIZER = "optimizer.pt"
+OPEN_CLIP = "open_clip_config.json"
+LIMITED = (
+    (OPEN_CLIP, "open_clip"),
+    ("video_preprocessor_config.json", "preprocessor"),
+    ("tokenizer_config.json", "tokenizer_config"),
+    ("tokenizer.json", "tokenizer"),
+    ("sentence_bert_config.json", "sentence_bert"),
+    ("generation_config.json", "generation"),
+    ("preprocessor_config.json", "preprocessor"),
+    ("processor_config.json", "processor"),
+)
+SAMPLES_PER_FRAME = 2  # Whisper: two mel frames for one position
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ def extend_folder(
     Errors: no weights, a target that exists, the errors of `make_plan`.
     """
     place = None if target is None else Place.of(target, folder, force)
-    shards, index = _shards(folder)
+    shards, index = shards_of(folder)
     config_name = _config_name(folder, shards)
     config = read_config(folder / config_name) if config_name else None
     with ExitStack() as stack:
@@ -116,7 +125,7 @@ def extend_folder(
                 elif name == OPTIMIZER and isinstance(optimizer, tuple):
                     state, following = optimizer
                     if new is not None:
-                        containers.rewrite(state, following, str(new / name), metadata=metadata)
+                        rewriting.rewrite(state, following, str(new / name), metadata=metadata)
                     result.files.append(FileChange(name, "the state of the table follows its rows"))
                 elif name in texts:
                     text, edits = texts[name]
@@ -172,85 +181,6 @@ def _config_name(folder: Path, shards: list[str]) -> str | None:
     return next((name for name in own if (folder / name).is_file()), None)
 
 
-def _shards(folder: Path) -> tuple[list[str], str | None]:
-    """The files that hold the weights, safetensors first, and the name of their index if they have one."""
-    for index, single in WEIGHTS:
-        if index is not None and (folder / index).is_file():
-            return _named(folder / index), index
-        if (folder / single).is_file():
-            return [single], None
-    files = sorted(path.name for path in folder.glob("*.safetensors") if not path.name.startswith("adapter_"))
-    if len(files) == 1:
-        return files, None
-    if files:
-        raise PeError(
-            f"{folder} holds no model.safetensors, its index, or pytorch_model.bin; name one of {', '.join(files)}"
-        )
-    torch = sorted(
-        path.name
-        for ending in EXTENSIONS
-        for path in folder.glob(f"*{ending}")
-        if not of_a_trainer(path.name)
-    )
-    if len(torch) == 1:
-        return torch, None
-    raise PeError(_no_weights(folder, torch))
-
-
-# What a folder holds instead of weights that pe extends, and what to do: (pattern, sentence).
-INSTEAD = (
-    (
-        "adapter_config.json",
-        "it is an adapter, and the tables are in its base model: extend that, and load or train the adapter on it",
-    ),
-    (
-        "flax_model*.msgpack",
-        "its weights are in Flax's MessagePack, which pe does not read: load them and save safetensors (from_flax=True)",
-    ),
-    (
-        "tf_model*.h5",
-        "its weights are TensorFlow's in several files: load them and save safetensors (from_tf=True)",
-    ),
-    (
-        "*.onnx",
-        "an ONNX graph has its shapes built in: extend the model it was exported from, and export that",
-    ),
-    (
-        "*.gguf",
-        "give the .gguf file itself, of which the table alone is written; or extend the model it was converted from",
-    ),
-    ("*.ckpt.index", "a checkpoint of TensorFlow is not read: save its weights as .h5 or .safetensors"),
-)
-
-
-def _no_weights(folder: Path, torch: list[str]) -> str:
-    if torch:
-        return f"{folder} holds {len(torch)} files of torch; name one of {', '.join(torch)}"
-    below = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _has_weights(path)]
-    if below:
-        what = "holds no weights itself"
-        if (folder / "model_index.json").is_file():
-            what = "is a pipeline of diffusers"
-        elif (folder / "modules.json").is_file():
-            what = "is a model of sentence-transformers"
-        return (
-            f"{folder} {what}: its models are in {', '.join(below)}; extend the one that has the table, as in "
-            f"`pe extend {folder / below[0]} …`, and put the result in its place"
-        )
-    for pattern, sentence in INSTEAD:
-        if any(folder.glob(pattern)):
-            return f"{folder} holds no weights that can be extended: {sentence}"
-    return f"{folder} holds no model.safetensors, its index, or pytorch_model.bin"
-
-
-def _has_weights(folder: Path) -> bool:
-    try:
-        _shards(folder)
-    except PeError:
-        return False
-    return True
-
-
 def _optimizer(
     folder: Path, plan: ExtensionPlan, stack: ExitStack
 ) -> tuple[Source, ExtensionPlan] | str | None:
@@ -265,30 +195,6 @@ def _optimizer(
     except PeError as error:
         return f"it belongs to the old table, and the optimizer starts anew ({error})"
     return (source, changes) if changes.buffers else None
-
-
-def _named(index: Path) -> list[str]:
-    """The files that an index names, all of them there and in its own folder."""
-    data = read_object(index)
-    weights = data.get("weight_map")
-    if not isinstance(weights, dict):
-        raise PeError(f"{index}: weight_map is {_said(weights)}, not an object of tensor and file names")
-    for tensor, name in weights.items():
-        if not isinstance(name, str):
-            raise PeError(f"{index}: weight_map gives {_said(name)} for {tensor}, not the name of a file")
-        if os.sep in name or name.startswith("."):
-            raise PeError(f"{index} names {name}, which is outside the folder")
-        if not (index.parent / name).is_file():
-            raise PeError(f"{index} names {_said(name)}, which is not there")
-    if not weights:
-        raise PeError(f"{index} names no files: weight_map is empty")
-    if not isinstance(data.get("metadata"), (dict, type(None))):
-        raise PeError(f"{index}: metadata is {_said(data['metadata'])}, not an object")
-    return sorted(set(weights.values()))
-
-
-def _said(value: Any) -> str:
-    return json.dumps(value)[:40]
 
 
 def _shard(
@@ -311,9 +217,9 @@ def _shard(
         buffers={t: c for t, c in plan.buffers.items() if t in changes},
     )
     if new is None:
-        result.reports += containers.changed(source, ours)[1]
+        result.reports += rewriting.changed(source, ours)[1]
     else:
-        result.reports += containers.rewrite(source, ours, str(new / name), metadata=metadata)
+        result.reports += rewriting.rewrite(source, ours, str(new / name), metadata=metadata)
     counts = ((len(ours.tables), "table"), (len(ours.buffers), "buffer"))
     what = " and ".join(f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts if count)
     same = "the same values" if source.format == "torch" else "the same bytes"
@@ -381,3 +287,155 @@ def _index(data: dict[str, Any], plan: ExtensionPlan) -> dict[str, Any]:
         if new is None:
             data["weight_map"].pop(change.old.name, None)
     return data
+
+
+# Files that repeat sizes of the model
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Old and new sizes that files around the model repeat: tokens, image sides, audio positions."""
+
+    tokens: tuple[int, int] | None = None
+    image: tuple[Any, Any] | None = None
+    audio: tuple[int, int] | None = None
+    image_tokens: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, plan: ExtensionPlan, config: ModelConfig | None) -> Limits:
+        """What the plan changes, as far as its configuration edits say what it is."""
+        image = audio = counts = None
+        for edit in plan.edits:
+            if edit.path[-1] == "max_source_positions":
+                audio = (edit.old, edit.new)
+            elif edit.path[-1] in IMAGE_FIELDS and edit.old is not None:
+                image = image or (edit.old, edit.new)
+        grids = [table for table in plan.tables.values() if table.kind == "grid" and len(table.sizes) == 2]
+        if grids and config is not None:
+            old, new = (image_tokens(config.data, grid) for grid in (grids[0].layout.old, grids[0].sizes))
+            counts = (old, new) if old is not None and new is not None else None
+        return cls(plan.tokens if audio is None else None, image, audio, counts)
+
+    def _length(self, value: Any) -> Any:
+        """A limit in tokens: raised to what is usable now, or lowered to it; one that is no limit stays."""
+        if self.tokens is None or type(value) is not int:
+            return value
+        old, new = self.tokens
+        if new > old:
+            return new if 0 < value <= old else value
+        return new if new < value < 1 << 40 else value
+
+    def tokenizer_config(self, data: dict[str, Any]) -> dict[str, Any]:
+        if "model_max_length" in data:
+            data["model_max_length"] = self._length(data["model_max_length"])
+        return data
+
+    def tokenizer(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Truncation at the new length; padding to a fixed length, which was that of truncation, to the longest."""
+        truncation, padding = data.get("truncation"), data.get("padding")
+        if isinstance(truncation, dict) and self.tokens is not None:
+            before = truncation.get("max_length")
+            truncation["max_length"] = self._length(before)
+            fixed = padding.get("strategy") if isinstance(padding, dict) else None
+            if (
+                isinstance(fixed, dict)
+                and fixed.get("Fixed") == before
+                and truncation["max_length"] != before
+            ):
+                assert isinstance(padding, dict)
+                padding["strategy"] = "BatchLongest"
+        return data
+
+    def sentence_bert(self, data: dict[str, Any]) -> dict[str, Any]:
+        if "max_seq_length" in data:
+            data["max_seq_length"] = self._length(data["max_seq_length"])
+        return data
+
+    def generation(self, data: dict[str, Any]) -> dict[str, Any]:
+        if self.tokens is not None and data.get("max_length") == self.tokens[0]:
+            data["max_length"] = self.tokens[1]
+        return data
+
+    def open_clip(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The configuration of open_clip beside weights of another library."""
+        parts = data.get("model_cfg", {})
+        vision, text = (parts.get(name) for name in ("vision_cfg", "text_cfg"))
+        if isinstance(vision, dict) and self.image is not None and vision.get("image_size") == self.image[0]:
+            vision["image_size"] = self.image[1]
+        if (
+            isinstance(text, dict)
+            and self.tokens is not None
+            and text.get("context_length") == self.tokens[0]
+        ):
+            text["context_length"] = self.tokens[1]
+        return data
+
+    def preprocessor(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Image sides, the number of tokens of an image, and for Whisper the length of a chunk."""
+        if self.image is not None:
+            self._image_sides(data)
+        for key in IMAGE_TOKEN_FIELDS:
+            if self.image_tokens is not None and data.get(key) == self.image_tokens[0]:
+                data[key] = self.image_tokens[1]
+        if self.audio is not None and isinstance(data.get("nb_max_frames"), int):
+            _chunk(data, SAMPLES_PER_FRAME * self.audio[1])
+        return data
+
+    def processor(self, data: dict[str, Any]) -> dict[str, Any]:
+        for part in ("image_processor", "video_processor", "feature_extractor"):
+            if isinstance(data.get(part), dict):
+                data[part] = self.preprocessor(data[part])
+        return self.preprocessor(data)
+
+    def _image_sides(self, data: dict[str, Any]) -> None:
+        crops = self._image(data.get("crop_size")) != data.get("crop_size")
+        for key in ("size", "crop_size", "pad_size"):
+            if key in data:
+                new = self._image(data[key])
+                if key == "size" and crops and new == data[key] and data.get("do_center_crop", True):
+                    new = self._in_proportion(data[key])  # the crop is cut out of it
+                data[key] = new
+        pinned = scaled_pinpoints(data.get("image_grid_pinpoints"), *self._sides())
+        if pinned:
+            data["image_grid_pinpoints"] = pinned
+
+    def _sides(self) -> tuple[list[int], list[int]]:
+        """The old and the new image as [height, width]."""
+        assert self.image is not None
+        old, new = (side if isinstance(side, list) else [side, side] for side in self.image)
+        return old, new
+
+    def _in_proportion(self, value: Any) -> Any:
+        """A size that was not the image's, grown as the image grows."""
+        old, new = self._sides()
+        ratios = {"height": new[0] / old[0], "width": new[1] / old[1]}
+        most = max(ratios.values())
+        if type(value) is int:
+            return math.ceil(value * most)
+        if not isinstance(value, dict):
+            return value
+        return {
+            key: math.ceil(side * ratios.get(key, most)) if type(side) is int else side
+            for key, side in value.items()
+        }
+
+    def _image(self, value: Any) -> Any:
+        old, new = self._sides()
+        if type(value) is int:
+            return new[0] if value == old[0] and new[0] == new[1] else value
+        if not isinstance(value, dict):
+            return value
+        if "height" in value and "width" in value:
+            fits = [value["height"], value["width"]] == old
+            return {**value, "height": new[0], "width": new[1]} if fits else value
+        sides = ("shortest_edge", "longest_edge")
+        return {key: max(new) if key in sides and side == max(old) else side for key, side in value.items()}
+
+
+def _chunk(data: dict[str, Any], frames: int) -> None:
+    hop = data.get("hop_length", 160)
+    rate = data.get("sampling_rate", 16000)
+    data["nb_max_frames"] = frames
+    data["n_samples"] = frames * hop
+    seconds = frames * hop / rate
+    data["chunk_length"] = int(seconds) if seconds == int(seconds) else seconds

@@ -1,4 +1,4 @@
-"""Model folders that appear whole or not at all, that lose nothing of what they replace, and what is copied into them.
+"""Model folders: where their weights are, what is copied of them, and new ones that appear whole or not at all.
 
 The new folder is built under a hidden name beside its place. An existing one changes places with it in one step where
 the system can (Linux): even a killed process leaves the old or the new one. Elsewhere two renames do it, and what
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fnmatch
+import json
 import os
 import shutil
 import stat
@@ -18,11 +19,14 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
 from pe_cli.files.atomic import already_there, cannot_write, take_over
+from pe_cli.files.text import read_object
+from pe_cli.files.torch import EXTENSIONS
 
-WEIGHTS = (".safetensors", ".bin")
+ENDINGS = (".safetensors", ".bin")
 NAMED = 3  # of the entries that would be lost
 # From linux/fs.h and fcntl.h.
 NOREPLACE, EXCHANGE, AT_FDCWD = 1, 2, -100
@@ -58,7 +62,7 @@ class Place:
             return place
         place._check_is_folder()
         if not force:
-            raise PeError(f"{label} exists and is not overwritten; add --force to replace it")
+            raise PeError(f"{label} exists and is not overwritten; add {parameter('force')} to replace it")
         for entry in _links(source):
             leads = Path(os.path.realpath(entry))
             if place.path in (leads, *leads.parents):
@@ -71,7 +75,7 @@ class Place:
             return
         self._check_is_folder()
         names = os.listdir(self.path)
-        if names and "config.json" not in names and not any(name.endswith(WEIGHTS) for name in names):
+        if names and "config.json" not in names and not any(name.endswith(ENDINGS) for name in names):
             raise PeError(f"{self.label} is no model folder, and is not replaced; remove it yourself")
         lost = [name for name in names_in(self.path, known) if name not in known]
         if lost:
@@ -390,3 +394,120 @@ def _top(name: str) -> str:
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
+
+
+# Where the weights are
+
+# The files that hold the weights, in the order in which libraries look for them: (index of several, a single one).
+WEIGHTS = (
+    ("model.safetensors.index.json", "model.safetensors"),
+    ("diffusion_pytorch_model.safetensors.index.json", "diffusion_pytorch_model.safetensors"),
+    (None, "open_clip_model.safetensors"),
+    ("pytorch_model.bin.index.json", "pytorch_model.bin"),
+    ("diffusion_pytorch_model.bin.index.json", "diffusion_pytorch_model.bin"),
+    (None, "open_clip_pytorch_model.bin"),
+    (None, "tf_model.h5"),
+)
+
+
+def shards_of(folder: Path) -> tuple[list[str], str | None]:
+    """The files that hold the weights, safetensors first, and the name of their index if they have one."""
+    for index, single in WEIGHTS:
+        if index is not None and (folder / index).is_file():
+            return _named_by(folder / index), index
+        if (folder / single).is_file():
+            return [single], None
+    files = sorted(path.name for path in folder.glob("*.safetensors") if not path.name.startswith("adapter_"))
+    if len(files) == 1:
+        return files, None
+    if files:
+        raise PeError(
+            f"{folder} holds no model.safetensors, its index, or pytorch_model.bin; name one of {', '.join(files)}"
+        )
+    torch = sorted(
+        path.name
+        for ending in EXTENSIONS
+        for path in folder.glob(f"*{ending}")
+        if not of_a_trainer(path.name)
+    )
+    if len(torch) == 1:
+        return torch, None
+    raise PeError(_no_weights(folder, torch))
+
+
+# What a folder holds instead of weights that pe extends, and what to do: (pattern, sentence).
+INSTEAD = (
+    (
+        "adapter_config.json",
+        "it is an adapter, and the tables are in its base model: extend that, and load or train the adapter on it",
+    ),
+    (
+        "flax_model*.msgpack",
+        "its weights are in Flax's MessagePack, which pe does not read: load them and save safetensors (from_flax=True)",
+    ),
+    (
+        "tf_model*.h5",
+        "its weights are TensorFlow's in several files: load them and save safetensors (from_tf=True)",
+    ),
+    (
+        "*.onnx",
+        "an ONNX graph has its shapes built in: extend the model it was exported from, and export that",
+    ),
+    (
+        "*.gguf",
+        "give the .gguf file itself, of which the table alone is written; or extend the model it was converted from",
+    ),
+    ("*.ckpt.index", "a checkpoint of TensorFlow is not read: save its weights as .h5 or .safetensors"),
+)
+
+
+def _no_weights(folder: Path, torch: list[str]) -> str:
+    if torch:
+        return f"{folder} holds {len(torch)} files of torch; name one of {', '.join(torch)}"
+    below = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _has_weights(path)]
+    if below:
+        what = "holds no weights itself"
+        if (folder / "model_index.json").is_file():
+            what = "is a pipeline of diffusers"
+        elif (folder / "modules.json").is_file():
+            what = "is a model of sentence-transformers"
+        return (
+            f"{folder} {what}: its models are in {', '.join(below)}; extend the one that has the table, as in "
+            f"`pe extend {folder / below[0]} …`, and put the result in its place"
+        )
+    for pattern, sentence in INSTEAD:
+        if any(folder.glob(pattern)):
+            return f"{folder} holds no weights that can be extended: {sentence}"
+    return f"{folder} holds no model.safetensors, its index, or pytorch_model.bin"
+
+
+def _has_weights(folder: Path) -> bool:
+    try:
+        shards_of(folder)
+    except PeError:
+        return False
+    return True
+
+
+def _named_by(index: Path) -> list[str]:
+    """The files that an index names, all of them there and in its own folder."""
+    data = read_object(index)
+    weights = data.get("weight_map")
+    if not isinstance(weights, dict):
+        raise PeError(f"{index}: weight_map is {_said(weights)}, not an object of tensor and file names")
+    for tensor, name in weights.items():
+        if not isinstance(name, str):
+            raise PeError(f"{index}: weight_map gives {_said(name)} for {tensor}, not the name of a file")
+        if os.sep in name or name.startswith("."):
+            raise PeError(f"{index} names {name}, which is outside the folder")
+        if not (index.parent / name).is_file():
+            raise PeError(f"{index} names {_said(name)}, which is not there")
+    if not weights:
+        raise PeError(f"{index} names no files: weight_map is empty")
+    if not isinstance(data.get("metadata"), (dict, type(None))):
+        raise PeError(f"{index}: metadata is {_said(data['metadata'])}, not an object")
+    return sorted(set(weights.values()))
+
+
+def _said(value: Any) -> str:
+    return json.dumps(value)[:40]

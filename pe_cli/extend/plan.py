@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pe_cli.errors import PeError
-from pe_cli.extend.config import (
-    Edit,
-    ModelConfig,
-    axial_edits,
-    grid_edits,
-    grid_of,
-    length_edits,
-    offset_of,
-    suffix_of,
-    width_of,
-    window_edits,
-)
+from pe_cli.errors import PeError, parameter
 from pe_cli.extend.find import (
+    BufferChange,
     Candidate,
-    PositionAxes,
     choose,
     companions,
-    distances,
+    coordinate_table,
+    distance_buffers,
     find,
+    follow,
+    masks,
+    moments,
+    window_buffers,
+)
+from pe_cli.extend.request import ResizeRequest, settle
+from pe_cli.extend.rows import (
+    PositionAxes,
+    distances,
     grid,
     in_step,
     sequence,
@@ -38,19 +36,12 @@ from pe_cli.extend.find import (
     times,
     window,
 )
-from pe_cli.extend.followers import (
-    BufferChange,
-    coordinate_table,
-    distance_buffers,
-    follow,
-    masks,
-    moments,
-    window_buffers,
-)
-from pe_cli.extend.presets import ResizeRequest, settle
 from pe_cli.extend.table import TableChange, Watch
 from pe_cli.files import TensorSpec
-from pe_cli.position_names import Kind, named
+from pe_cli.position_names import Kind, front_of_rows, named
+
+if TYPE_CHECKING:
+    from pe_cli.extend.config import Edit, ModelConfig
 
 CLIP_ROWS, WHISPER_ROWS = 77, 1500
 
@@ -102,33 +93,6 @@ class ExtensionPlan:
         self.notes += [note for note in notes if note not in self.notes]
 
 
-def _coordinates(
-    tensors: Mapping[str, TensorSpec], window: tuple[int, ...], config: ModelConfig | None
-) -> ExtensionPlan | None:
-    """Swin v2 has no table of biases: its coordinates and indices follow the window; None where there are none."""
-    plan = ExtensionPlan()
-    for name, spec in tensors.items():
-        if not name.endswith("relative_coords_table"):
-            continue
-        old = tuple((size + 1) // 2 for size in spec.shape[-3:-1])
-        shape = (*spec.shape[:-3], *spans(window), spec.shape[-1])
-        plan.add_buffers(
-            [
-                BufferChange(
-                    spec,
-                    TensorSpec(name, spec.dtype, shape),
-                    "coordinates of the new window",
-                    coordinate_table(window),
-                )
-            ]
-        )
-        plan.add_buffers(window_buffers(tensors, name, window, 0))
-        if config is not None:
-            plan.add_edits(*window_edits(config, name, old, window))
-    plan.add_buffers(masks(tensors) if plan.buffers else ())
-    return plan if plan.buffers else None
-
-
 def make_plan(
     tensors: Mapping[str, TensorSpec],
     request: ResizeRequest,
@@ -141,11 +105,12 @@ def make_plan(
     Errors: no table or several, a layout that does not fit, a configuration that disagrees.
     """
     is_grid = config.sizes_image if config is not None else lambda _: False
-    if request.window is not None and not request.tensors:
-        coordinates = _coordinates(tensors, request.window, config)
-        if coordinates is not None:
-            return coordinates
-    chosen = choose(tensors, request.tensors, request.kind, label, config_text, is_grid)
+    if request.window is not None and not request.tensor:
+        planner = _Planner(tensors, request, config, ())
+        planner.coordinates(request.window)
+        if planner.plan.buffers:
+            return planner.plan
+    chosen = choose(tensors, request.tensor, request.kind, label, config_text, is_grid)
     planner = _Planner(tensors, request, config, chosen)
     {"sequence": planner.sequences, "grid": planner.grids, "window": planner.windows}[request.kind]()
     if config is not None:
@@ -193,6 +158,33 @@ class _Planner:
     chosen: Sequence[Candidate]
     plan: ExtensionPlan = field(default_factory=ExtensionPlan)
 
+    def _edit(self, what: str, *table: Any) -> None:
+        """Keep the configuration in step: `what` is length, grid, window or axial, `table` its name, old and new size."""
+        if self.config is not None:
+            from pe_cli.extend import config as fields
+
+            edits: dict[str, Callable[..., tuple[list[Edit], list[str]]]] = {
+                "length": fields.length_edits,
+                "grid": fields.grid_edits,
+                "window": fields.window_edits,
+                "axial": fields.axial_edits,
+            }
+            self.plan.add_edits(*edits[what](self.config, *table))
+
+    def coordinates(self, window: tuple[int, ...]) -> None:
+        """Swin v2 has no table of biases: its coordinates and indices follow the window."""
+        for name, spec in self.tensors.items():
+            if not name.endswith("relative_coords_table"):
+                continue
+            old = tuple((size + 1) // 2 for size in spec.shape[-3:-1])
+            new = TensorSpec(name, spec.dtype, (*spec.shape[:-3], *spans(window), spec.shape[-1]))
+            self.plan.add_buffers(
+                [BufferChange(spec, new, "coordinates of the new window", coordinate_table(window))]
+            )
+            self.plan.add_buffers(window_buffers(self.tensors, name, window, 0))
+            self._edit("window", name, old, window)
+        self.plan.add_buffers(masks(self.tensors) if self.plan.buffers else ())
+
     def sequences(self) -> None:
         """Tables of tokens: `--len`."""
         request = self.request
@@ -203,8 +195,8 @@ class _Planner:
             rows = spec.shape[sequence_axis(spec.shape)]
             prefix, why = request.front or 0, ""
             if request.front is None and candidate.kind == "sequence":
-                prefix, why = offset_of(spec.name, rows, self.config)
-            where = sequence(spec.shape, prefix, request.suffix or 0)
+                prefix, why = self._offset_of(spec.name, rows)
+            where = sequence(spec.shape, prefix, request.suffix_rows or 0)
             first = "the first row is" if prefix == 1 else f"the first {prefix} rows are"
             why = f"{first} special: {why}" if prefix and why else ""
             change = self._table(
@@ -213,10 +205,18 @@ class _Planner:
             self.plan.add_table(change)
             old, new = (rows, where.usable), (prefix + request.length + where.suffix, request.length)
             self.plan.add_buffers(follow(self.tensors, spec.name, old, new))
-            if self.config is not None and candidate.kind == "sequence":
-                self.plan.add_edits(*length_edits(self.config, spec.name, old, new, candidate.fields))
+            if candidate.kind == "sequence":
+                self._edit("length", spec.name, old, new, candidate.fields)
             if candidate.kind == "sequence" and candidate.main:
                 self.plan.tokens = min(self.plan.tokens or (old[1], new[1]), (old[1], new[1]))
+
+    def _offset_of(self, tensor: str, rows: int) -> tuple[int, str]:
+        if self.config is not None:
+            from pe_cli.extend.config import offset_of
+
+            return offset_of(tensor, rows, self.config)
+        front = front_of_rows(rows)
+        return (0, "") if front is None else (front.rows, front.why)
 
     def grids(self) -> None:
         """Tables of image patches: `--grid`."""
@@ -234,7 +234,7 @@ class _Planner:
         resized = [candidate for candidate in self.chosen if candidate.kind not in ("relative", "window")]
         if not resized:
             raise PeError(
-                f"{self.chosen[0].name} follows the table of a grid: name that as well, or say the size by --window or --len"
+                f"{self.chosen[0].name} follows the table of a grid: name that as well, or say the size by {parameter('window')} or {parameter('length')}"
             )
         layouts = {candidate.name: self._grid_layout(candidate) for candidate in resized}
         self._refuse_branches(layouts)
@@ -247,8 +247,8 @@ class _Planner:
             self.plan.add_table(self._table(candidate, where, new, "grid"))
             rows = prod(new) + where.prefix + where.suffix
             self.plan.add_buffers(follow(self.tensors, candidate.name, (where.rows,) * 2, (rows, rows)))
-            if self.config is not None and where.old == largest:
-                self.plan.add_edits(*grid_edits(self.config, candidate.name, where.old, new))
+            if where.old == largest:
+                self._edit("grid", candidate.name, where.old, new)
             if candidate.kind == "grid" and new == request.grid:
                 self._move_along(candidate, where)
 
@@ -258,10 +258,10 @@ class _Planner:
         apart = any(
             most % side for where in layouts.values() for most, side in zip(largest, where.old, strict=True)
         )
-        if apart and not self.request.tensors and all(c.kind == "grid" for c in self.chosen):
+        if apart and not self.request.tensor and all(c.kind == "grid" for c in self.chosen):
             listed = ", ".join(f"{name} {times(where.old)}" for name, where in layouts.items())
             raise PeError(
-                f"there are {len(layouts)} tables of different grids: {listed}; name one with --tensor, or all of them with a "
+                f"there are {len(layouts)} tables of different grids: {listed}; name one with {parameter('tensor')}, or all of them with a "
                 "glob, and the others follow the largest in proportion"
             )
 
@@ -275,20 +275,20 @@ class _Planner:
             new = in_step(size, where.old, largest, halving=True)
             self.plan.add_table(self._table(candidate, where, new, "bias"))
             self.plan.add_buffers(distance_buffers(self.tensors, candidate.name, where.old, new))
-            if self.config is not None and where.old == largest:
-                self.plan.add_edits(*grid_edits(self.config, candidate.name, where.old, new))
+            if where.old == largest:
+                self._edit("grid", candidate.name, where.old, new)
 
     def _whole_images(self, size: tuple[int, ...], old: tuple[int, ...] | None) -> None:
         """Biases by offset between all patches of an image (BEiT), which have rows for the class token behind them."""
         for candidate in self.chosen:
             where = window(candidate.spec.shape, candidate.spec.called, old)
             if not where.suffix:
-                raise PeError(f"{candidate.name} is for windows inside an image: say --window {times(size)}")
+                raise PeError(
+                    f"{candidate.name} is for windows inside an image: say {parameter('window')} {times(size)}"
+                )
             _require_axes(candidate.spec, "for a whole image", where, size)
             self._window(candidate, where, size)
-            if self.config is not None:
-                before = tuple((offsets + 1) // 2 for offsets in where.old)
-                self.plan.add_edits(*grid_edits(self.config, candidate.name, before, size))
+            self._edit("grid", candidate.name, tuple((offsets + 1) // 2 for offsets in where.old), size)
 
     def _axial(self) -> None:
         """The two factors of Reformer: one for the rows and one for the columns of a grid that is the sequence."""
@@ -303,8 +303,7 @@ class _Planner:
             olds.append(old)
             where = PositionAxes((axis,), (old,))
             self.plan.add_table(self._table(candidate, where, (size,), "axial"))
-        if self.config is not None:
-            self.plan.add_edits(*axial_edits(self.config, tuple(olds), grid))
+        self._edit("axial", tuple(olds), grid)
 
     def windows(self) -> None:
         """Bias tables of attention windows: `--window`."""
@@ -326,18 +325,22 @@ class _Planner:
             _require_axes(candidate.spec, f"for a window of {times(old)}", where, request.window)
             if where.suffix and any(c.kind == "grid" and c.main for c in find(self.tensors.values())):
                 raise PeError(
-                    f"the window of {candidate.name} is the whole image: say --grid {times(request.window)}"
+                    f"the window of {candidate.name} is the whole image: say {parameter('grid')} {times(request.window)}"
                 )
             self._window(candidate, where, request.window)
-            if self.config is not None and candidate.kind == "window":
-                self.plan.add_edits(*window_edits(self.config, candidate.name, old, request.window))
+            if candidate.kind == "window":
+                self._edit("window", candidate.name, old, request.window)
         self.plan.add_buffers(masks(self.tensors))
 
     def _grid_layout(self, candidate: Candidate) -> PositionAxes:
         assert self.request.grid is not None
-        spec, told = candidate.spec, grid_of(self.config, candidate.name)
+        spec, suffix, d, told = candidate.spec, self.request.suffix_rows, None, None
+        if self.config is not None:
+            from pe_cli.extend.config import grid_of, suffix_of, width_of
+
+            told, d = grid_of(self.config, spec.name), width_of(self.config, spec.name)
+            suffix = suffix_of(self.config, spec.name) if suffix is None else suffix
         old = self.request.from_grid or told
-        suffix = self.request.suffix if self.request.suffix is not None else suffix_of(self.config, spec.name)
         try:
             return grid(
                 spec.shape,
@@ -346,7 +349,7 @@ class _Planner:
                 count=len(self.request.grid),
                 prefix=self.request.front,
                 suffix=suffix,
-                d=width_of(self.config, spec.name),
+                d=d,
                 axis=candidate.axis,
             )
         except PeError as error:
@@ -354,7 +357,7 @@ class _Planner:
                 raise
             raise PeError(
                 f"{self.config.label} says a grid of {times(told)} (image_size by patch_size), which does not fit "
-                f"{spec.called} of shape {list(spec.shape)}; correct it, give --from-grid, or leave it out with --config none"
+                f"{spec.called} of shape {list(spec.shape)}; correct it, give {parameter('from_grid')}, or leave it out with {parameter('config')} none"
             ) from error
 
     def _move_along(self, main: Candidate, where: PositionAxes) -> None:
@@ -452,7 +455,7 @@ def _require_told_apart(
     if config is None or not any(_is_global(c, config) is not None for c in fit):
         raise PeError(
             f"{fit[0].name} and the like fit the grid of {times(where.old)}, and layers with windows of that size would stay: give "
-            "the model's --config, or name what is to change with --tensor, that table and these"
+            f"the model's {parameter('config')}, or name what is to change with {parameter('tensor')}, that table and these"
         )
 
 
@@ -473,6 +476,8 @@ def _refuse_shared_fields(
     plan: ExtensionPlan, tensors: Mapping[str, TensorSpec], config: ModelConfig
 ) -> None:
     """One field that sizes two tables (BART) cannot follow one of them."""
+    from pe_cli.extend.config import grid_edits, grid_of, length_edits, offset_of
+
     edited = {edit.path for edit in plan.edits}
     sized: dict[tuple[str, ...], list[str]] = {}
     for candidate in find(tensors.values(), config.sizes_image):
@@ -497,5 +502,5 @@ def _refuse_shared_fields(
     for path, names in sized.items():
         raise PeError(
             f"{'.'.join(path)} in {config.label} also sizes {', '.join(names)}; extend them together "
-            "(--tensor is a glob, or given several times), or leave the configuration out with --config none"
+            f"({parameter('tensor')} is a glob, or given several times), or leave the configuration out with {parameter('config')} none"
         )

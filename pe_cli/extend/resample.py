@@ -6,19 +6,108 @@ knows files, names or models.
 
 Sources: Chen et al., LongEmbed (2024); Zhang et al., Long-CLIP (2024), eq. 3; Beltagy et al., Longformer (2020),
 section 5; Su, hierarchical decomposition of position encodings (2020); Bao et al., BEiT (2021), geometric knots
-of its window tables; kernels and coordinates: see `pe_cli.extend.weights`.
+of its window tables. Kernels and coordinates are those of `torch.nn.functional.interpolate`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, no_such
-from pe_cli.extend.weights import FRESH, Anchor, Taps, coordinates, keys_cubic, spline_matrix, triangle
+from pe_cli.errors import PeError, no_such, parameter
+
+Anchor: TypeAlias = Literal["ends", "half", "left"]
+ANCHORS: tuple[Anchor, ...] = ("ends", "half", "left")
+
+
+def coordinates(old: int, new: int, anchor: Anchor) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Whole part (new,) and fraction (new,) in [0, 1) of each new row's place on the old axis."""
+    j = np.arange(new, dtype=np.int64)
+    if anchor == "ends":
+        top, below = j * (old - 1), max(new - 1, 1)
+    elif anchor == "half":
+        top, below = (2 * j + 1) * old - new, 2 * new
+    else:
+        top, below = j * old, new
+    whole = top // below
+    return whole, (top - whole * below) / below
+
+
+def keys_cubic(distance: NDArray[np.float64], a: float) -> NDArray[np.float64]:
+    """Keys' cubic convolution kernel at `distance` (any shape), zero from 2 on."""
+    d = np.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    kernel: NDArray[np.float64] = np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+    return kernel
+
+
+def triangle(distance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The kernel of linear interpolation at `distance` (any shape)."""
+    kernel: NDArray[np.float64] = np.maximum(0.0, 1 - np.abs(distance))
+    return kernel
+
+
+def spline_matrix(knots: NDArray[np.float64], points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(points, knots) weights of the cubic spline with not-a-knot ends through values at `knots`."""
+    n, h = len(knots), np.diff(knots)
+    system, right = np.zeros((n, n)), np.zeros((n, n))  # second derivatives: system @ m = right @ values
+    for i in range(1, n - 1):
+        system[i, i - 1 : i + 2] = h[i - 1], 2 * (h[i - 1] + h[i]), h[i]
+        right[i, i - 1 : i + 2] = 6 / h[i - 1], -6 / h[i - 1] - 6 / h[i], 6 / h[i]
+    system[0, :3] = h[1], -(h[0] + h[1]), h[0]
+    system[-1, -3:] = h[-1], -(h[-1] + h[-2]), h[-2]
+    curvature = np.linalg.solve(system, right)
+    k = np.clip(np.searchsorted(knots, points, side="right") - 1, 0, n - 2)
+    b = (points - knots[k]) / h[k]
+    a = 1 - b
+    identity = np.eye(n)
+    bend = (h[k] ** 2 / 6)[:, None]
+    spline: NDArray[np.float64] = a[:, None] * identity[k] + b[:, None] * identity[k + 1]
+    spline += bend * ((a**3 - a)[:, None] * curvature[k] + (b**3 - b)[:, None] * curvature[k + 1])
+    return spline
+
+
+FRESH = -1  # the index of a row that is made from no old row
+
+
+@dataclass(frozen=True)
+class Taps:
+    """new[j] = sum over t of weight[j, t] * old[index[j, t]].
+
+    index (new, t) int64, FRESH in column 0 where a row has no source; weight (new, t) float64.
+    """
+
+    index: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    old: int
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def new(self) -> int:
+        return len(self.index)
+
+    @property
+    def copied_from(self) -> NDArray[np.int64]:
+        """(new,) the old row that a new row equals, or FRESH where it is not a copy."""
+        used = self.weight != 0
+        column = np.argmax(used, axis=1)[:, None]
+        first = np.take_along_axis(self.index, column, axis=1)
+        whole = ((self.index == first) | ~used).all(axis=1)
+        whole &= np.abs(self.weight.sum(axis=1) - 1) < 1e-15
+        return np.where(whole, first[:, 0], FRESH)
+
+    def matrix(self) -> NDArray[np.float64]:
+        """The weights as a dense (new, old) matrix."""
+        dense = np.zeros((self.new, self.old))
+        rows = np.broadcast_to(np.arange(self.new)[:, None], self.index.shape)
+        real = self.index >= 0
+        np.add.at(dense, (rows[real], self.index[real]), self.weight[real])
+        return dense
 
 
 @dataclass(frozen=True)
@@ -45,7 +134,9 @@ def _interpolate(old: int, new: int, options: Options, *, cubic: bool) -> Taps:
     if old == new == 1:
         return _picked(np.zeros(1, np.int64), old)
     if old < 2:
-        raise PeError(f"a table of {old} row has nothing to interpolate between; use --method repeat-last")
+        raise PeError(
+            f"a table of {old} row has nothing to interpolate between; use {parameter('method')} repeat-last"
+        )
     if options.scale_offset:
         x = (np.arange(new) + 0.5) * old / (new + options.scale_offset) - 0.5
         whole = np.floor(x).astype(np.int64)
@@ -107,11 +198,11 @@ def _stretch(old: int, new: int, options: Options) -> Taps:
     keep = options.keep
     if old < keep + 2:
         raise PeError(
-            f"stretch keeps {keep} rows and needs two more, the table has {old}; give a smaller --keep"
+            f"stretch keeps {keep} rows and needs two more, the table has {old}; give a smaller {parameter('keep')}"
         )
     if new < keep + 2:
         raise PeError(
-            f"stretch keeps {keep} rows, {new} are asked for; give a smaller --keep or --method truncate"
+            f"stretch keeps {keep} rows, {new} are asked for; give a smaller {parameter('keep')} or {parameter('method')} truncate"
         )
     whole, fraction = coordinates(old - keep, new - keep, options.anchor)
     low = np.clip(whole, 0, old - keep - 2)
@@ -125,7 +216,7 @@ def _hierarchical(old: int, new: int, options: Options) -> Taps:
     """Su: with u_k = (P_k - a P_0) / (1 - a), row i L + j is a u_i + (1 - a) u_j; rows below L come out as P_j."""
     if not 0 < options.alpha < 1 or options.alpha == 0.5:
         raise PeError(
-            f"--alpha {options.alpha:g} is out of range: between 0 and 1, and not 0.5 (rows would repeat)"
+            f"{parameter('alpha')} {options.alpha:g} is out of range: between 0 and 1, and not 0.5 (rows would repeat)"
         )
     if new > old * old:
         raise PeError(
@@ -168,7 +259,7 @@ def _geometric_knots(old: int, new: int) -> tuple[NDArray[np.float64], float]:
     """
     if old % 2 == 0 or new % 2 == 0:
         raise PeError(
-            f"knots are for tables of offsets, of 2 w - 1 rows on an axis, not from {old} to {new}; use --method cubic"
+            f"knots are for tables of offsets, of 2 w - 1 rows on an axis, not from {old} to {new}; use {parameter('method')} cubic"
         )
     half, edge = old // 2, new // 2
     low, high, q = 1.01, 1.5, 1.255
@@ -286,11 +377,11 @@ def axis_taps(method: str, old: int, new: int, options: Options | None = None) -
         raise PeError(f"{new} rows are asked for; at least 1 is needed")
     if new > old and not rule.grows:
         raise PeError(
-            f"{method} only shrinks, and {new} is more than the {old} there are; use another --method"
+            f"{method} only shrinks, and {new} is more than the {old} there are; use another {parameter('method')}"
         )
     if new < old and not rule.shrinks:
         raise PeError(
-            f"{method} only grows, and {new} is less than the {old} there are; use --method truncate"
+            f"{method} only grows, and {new} is less than the {old} there are; use {parameter('method')} truncate"
         )
     head, tail = options.head, options.tail
     if (not head and not tail) or not rule.grows:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pe_cli.errors import PeError, no_such, parameter
+from pe_cli.extend import SCALINGS
 from pe_cli.extend.config import Edit, edited
 from pe_cli.models.configuration import Configuration
 from pe_cli.models.describe import NOT_FREQUENCIES, spectrum_of
@@ -30,7 +31,6 @@ WRITTEN: dict[str, tuple[str, Mapping[str, float]]] = {
     "yarn": ("yarn", {}),
     "llama3": ("llama3", {"low_freq_factor": 1.0, "high_freq_factor": 4.0}),
 }
-SCALINGS = ("yarn", "linear", "ntk", "dynamic-ntk", "llama3")
 ORIGINAL = "original_max_position_embeddings"
 WITH_ORIGINAL = frozenset({"yarn", "llama3"})
 # Keys of the rotary block that do not belong to a scaling, and outlive it.
@@ -61,6 +61,7 @@ class Stretch:
     after: Resolved
     edits: tuple[Edit, ...] = ()
     notes: tuple[str, ...] = ()
+    of_gguf: bool = False
 
     def wavelengths(self) -> tuple[list[float], list[float]]:
         """Positions per turn of each pair, before and after; infinite where a pair does not turn."""
@@ -380,7 +381,7 @@ def _of_gguf(source: str, length: int, scaling: str, factor: float | None, force
         if scaling == "yarn":
             arguments["original_len"] = before.trained_length
     after = replace(before, parameters=arguments)
-    return Stretch(scaling, factor, before.trained_length, length, before, after)
+    return Stretch(scaling, factor, before.trained_length, length, before, after, of_gguf=True)
 
 
 def _wavelengths(resolved: Resolved) -> list[float]:

@@ -10,12 +10,22 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
-from pe_cli.extend.find import PositionAxes, times
-from pe_cli.extend.presets import REGENERATE, Way, advice
-from pe_cli.extend.report import Outliers, TableReport, account, geometry, median, norms, outliers, warn
-from pe_cli.extend.resample import METHODS, axis_taps
-from pe_cli.extend.weights import FRESH, Taps, filler, resample, row_sources
+from pe_cli.errors import PeError, counted, parameter
+from pe_cli.extend.request import REGENERATE, Way, advice
+from pe_cli.extend.resample import FRESH, METHODS, Taps, axis_taps
+from pe_cli.extend.rows import (
+    Geometry,
+    Outliers,
+    PositionAxes,
+    filler,
+    geometry,
+    median,
+    norms,
+    outliers,
+    resample,
+    row_sources,
+    times,
+)
 from pe_cli.files import TensorSpec
 from pe_cli.numerics.dtypes import round_to
 from pe_cli.position_names import Kind
@@ -131,6 +141,118 @@ def _as_formula(found: dict[str, Any], width: int, layout: PositionAxes) -> Form
     return Formula(style, width, float(base), float(start or 0), steps)
 
 
+SHORT_NORM = 0.9
+SEAM = 0.2
+
+
+@dataclass
+class TableReport:
+    """One changed table: what was kept, dropped and made, before and after."""
+
+    name: str
+    dtype: str
+    shape: tuple[tuple[int, ...], tuple[int, ...]]
+    layout: PositionAxes
+    sizes: tuple[int, ...]
+    way: str
+    kept: int
+    dropped: int
+    new: int
+    in_place: bool
+    duplicates: int
+    rounding: float
+    before: Geometry
+    after: Geometry
+    made_norm: float | None
+    outliers: Outliers | None
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def json(self) -> dict[str, Any]:
+        """Plain data for `--json`."""
+        layout, found = self.layout, self.outliers
+        return {
+            "tensor": self.name,
+            "dtype": self.dtype,
+            "shape": {"old": list(self.shape[0]), "new": list(self.shape[1])},
+            "rows": {"old": layout.rows, "new": layout.prefix + int(np.prod(self.sizes)) + layout.suffix},
+            "usable": {"old": layout.usable, "new": int(np.prod(self.sizes))},
+            "size": {"old": list(layout.old), "new": list(self.sizes)},
+            "special_rows": {"prefix": layout.prefix, "suffix": layout.suffix},
+            "outliers": []
+            if found is None
+            else [
+                {"row": layout.prefix + row, "norm": norm}
+                for row, norm in zip(found.flagged, found.norms, strict=True)
+            ],
+            "outliers_kept": 0 if found is None else found.head + found.tail,
+            "method": self.way,
+            "kept": self.kept,
+            "kept_in_place": self.in_place,
+            "dropped": self.dropped,
+            "new": self.new,
+            "duplicates": self.duplicates,
+            "rounding_error": self.rounding,
+            "norm": {"old": _norm(self.before), "new": _norm(self.after), "made": self.made_norm},
+            "cosine": {"old": _cosine(self.before), "new": _cosine(self.after)},
+            "seam": {"old": _seam(self.before), "new": _seam(self.after)},
+            "effective_rank": {"old": self.before.rank, "new": self.after.rank},
+            "warnings": self.warnings,
+            "notes": self.notes,
+        }
+
+
+def _norm(of: Geometry) -> dict[str, float]:
+    return dict(zip(("median", "min", "max"), of.norm, strict=True))
+
+
+def _cosine(of: Geometry) -> dict[str, float]:
+    return {str(lag): value for lag, value in of.cosine.items()}
+
+
+def _seam(of: Geometry) -> dict[str, Any] | None:
+    return None if of.seam is None else {"cosine": of.seam[0], "between": [of.seam[1], of.seam[1] + 1]}
+
+
+def account(source: NDArray[np.int64], layout: PositionAxes) -> tuple[int, int, int, bool, int]:
+    """(kept, dropped, new, in place, duplicates) from the old row that each new one copies, or FRESH."""
+    copies = source[source != FRESH]
+    own = len(np.unique(copies))
+    special = layout.prefix + layout.suffix
+    shared = min(len(source), layout.usable)
+    in_place = len(layout.old) == 1 and bool(np.array_equal(source[:shared], np.arange(shared)))
+    return own + special, layout.usable - own, len(source) - own, in_place, len(copies) - own
+
+
+def warn(report: TableReport, made: NDArray[np.float64], growing: bool) -> None:
+    """Add what the numbers of `report` give reason to warn of; `made` are the norms of rows that are no copies."""
+    before, after = report.before, report.after
+    if len(made) and before.norm[0] > 0:
+        ratio = median(made) / before.norm[0]
+        if ratio < SHORT_NORM:
+            report.warnings.append(f"made rows are shorter than old ones: {ratio:.2f} of their median norm")
+        ceiling = max(
+            before.norm[2] if report.outliers is None else 1.5 * report.outliers.median, before.norm[0]
+        )
+        bled = int((made > 1.001 * ceiling).sum())
+        if report.outliers is not None and bled:
+            report.warnings.append(
+                f"{counted(bled, 'made row is', 'made rows are')} as long as the outlier rows: those bleed into their neighbours"
+            )
+    if (
+        after.seam
+        and before.seam
+        and before.cosine.get(1, 0) > 0.5
+        and after.seam[0] < min(SEAM, before.seam[0])
+    ):
+        row = after.seam[1]
+        report.warnings.append(f"a seam between rows {row} and {row + 1}: cosine {after.seam[0]:.2f}")
+    if growing and report.duplicates:
+        report.warnings.append(
+            f"{counted(report.duplicates, 'row repeats', 'rows repeat')} an old one: the model cannot tell these positions apart"
+        )
+
+
 # Told the rows (n, d) of a table before and after its change.
 Watch: TypeAlias = Callable[[NDArray[Any], NDArray[Any]], None]
 
@@ -180,7 +302,7 @@ class TableChange:
         if formula is None and way.method == REGENERATE:
             raise PeError(
                 f"{self.old.called} is not a sinusoidal table that pe recognises, so it cannot be regenerated; choose another "
-                "--method (default: linear)"
+                f"{parameter('method')} (default: linear)"
             )
         if formula is not None and way.method != REGENERATE:
             if self.known and not way.chosen:
@@ -189,7 +311,7 @@ class TableChange:
                 )
             else:
                 warnings.append(
-                    f"this is a sinusoidal table ({formula.name}), and its rows follow a formula: --method regenerate computes them"
+                    f"this is a sinusoidal table ({formula.name}), and its rows follow a formula: {parameter('method')} regenerate computes them"
                 )
                 formula = None
         elif formula is None and not self.known:
@@ -336,7 +458,7 @@ def _about_outliers(found: Outliers, layout: PositionAxes, way: Way) -> str:
         stay, them = f"stays {'where it is' if method.in_place else 'at its end'}", "it"
     else:
         stay, them = f"stay {'where they are' if method.in_place else 'at their ends'}", "them"
-    return f"{what}; {fixed} at the ends {stay} and no other row is made from {them} (--outliers ignore to change that)"
+    return f"{what}; {fixed} at the ends {stay} and no other row is made from {them} ({parameter('outliers')} ignore to change that)"
 
 
 def _require_finite(rows: NDArray[Any], name: str) -> None:

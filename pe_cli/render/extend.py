@@ -2,62 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pe_cli.errors import counted
+from pe_cli.errors import counted, option_name, spelled
 from pe_cli.render.console import INDENT, tell
 
 if TYPE_CHECKING:
-    from pe_cli.extend.folder import FileChange
-    from pe_cli.extend.report import Geometry, TableReport
+    from pe_cli.extend import Extension
+    from pe_cli.extend.rows import Geometry
+    from pe_cli.extend.table import TableReport
 
 COLUMN = 14  # where the numbers of a table begin
 MOST_ALIKE = 3
 UNTRAINED = "new rows are untrained: fine-tune, or measure, before you rely on positions beyond the old ones"
 
 
-def show(
-    reports: Sequence[TableReport],
-    buffers: Sequence[Mapping[str, Any]],
-    notes: Iterable[str],
-    files: Sequence[FileChange] | None,
-    *,
-    where: str | None,
-    dry_run: bool = False,
-) -> None:
-    """Print the reports; of many tables alike (one in each layer) the first few, and how many more."""
-    for line in lines(reports, buffers, notes, files, where=where, dry_run=dry_run):
-        tell(line, indent=COLUMN if line.startswith("  ") else INDENT)
+def show(done: Extension, *, where: str | None, dry_run: bool = False) -> None:
+    """Print what was done; of many tables alike (one in each layer) the first few, and how many more."""
+    for line in lines(done, where=where, dry_run=dry_run):
+        tell(spelled(line, option_name), indent=COLUMN if line.startswith("  ") else INDENT)
 
 
-def lines(
-    reports: Sequence[TableReport],
-    buffers: Sequence[Mapping[str, Any]],
-    notes: Iterable[str],
-    files: Sequence[FileChange] | None,
-    *,
-    where: str | None,
-    dry_run: bool = False,
-) -> Iterator[str]:
+def lines(done: Extension, *, where: str | None, dry_run: bool = False) -> Iterator[str]:
     """The lines that `show` prints."""
+    reports, buffers = done.reports, done.buffers
+    yield from () if done.stretch is None else done.stretch.lines()
     for report in reports[:MOST_ALIKE]:
         yield from _table(report)
     if len(reports) > MOST_ALIKE:
         yield f"and {counted(len(reports) - MOST_ALIKE, 'more table', 'more tables')} (--json has all)"
     for buffer in buffers[:MOST_ALIKE]:
-        yield f"{buffer['tensor']} -> {buffer['shape']} ({buffer['what']})"
+        yield f"{buffer.old.name} -> {list(buffer.new.shape)} ({buffer.what})"
     if len(buffers) > MOST_ALIKE:
         yield f"and {counted(len(buffers) - MOST_ALIKE, 'more buffer', 'more buffers')}"
-    said = dict.fromkeys([*(note for report in reports for note in report.notes), *notes])
+    said = dict.fromkeys([*(note for report in reports for note in report.notes), *done.notes])
     for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
         yield f"pe: warning: {warning}"
     for note in said:
         yield f"pe: note: {note}"
     if any(report.new and report.way != "regenerate" for report in reports):
         yield f"pe: note: {UNTRAINED}"
-    for change in files or ():
+    for change in done.files or ():
         yield from change.lines()
     if where:
         yield f"written to {where}"

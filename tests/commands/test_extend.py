@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from pe_cli import cli
 from pe_cli.commands import extend
-from pe_cli.extend import presets
+from pe_cli.extend import request
 
 TABLE = "bert.embeddings.position_embeddings.weight"
 RNG = np.random.default_rng(11)
@@ -339,7 +339,7 @@ def test_swin_index_is_made_again_and_masks_are_left_out(pe: Any, tmp_path: Path
 
 
 TROUBLES = {
-    "nothing asked": (["--method", "linear"], "--len N"),
+    "nothing asked": (["--method", "linear"], "give one of --len, --grid, --window"),
     "two sizes": (["--len", "9", "--grid", "3x3"], "--len and --grid"),
     "zero": (["--len", "0"], "at least 1"),
     "no such method": (["--len", "9", "--method", "linaer"], "did you mean 'linear'"),
@@ -363,7 +363,7 @@ TROUBLES = {
     ),
     "picture": (["--len", "99", "-o", "new.safetensors", "--plot", "new.txt"], "must end in .png"),
     "outliers of a grid": (["--grid", "8x8", "--outliers", "keep"], "--outliers goes with --len"),
-    "special rows of a window": (["--window", "8", "--prefix-rows", "1"], "go with --len and --grid"),
+    "special rows of a window": (["--window", "8", "--prefix-rows", "1"], "goes with --len and --grid"),
     "special rows behind a window": (["--window", "8", "--suffix-rows", "1"], "goes with --len and --grid"),
     "shrinks only": (["--len", "99", "--method", "truncate"], "only shrinks"),
     "too short": (["--len", "99", "--method", "stretch", "--keep", "39"], "smaller --keep"),
@@ -462,5 +462,5 @@ def test_the_config_beside_is_read_and_the_edit_told(pe: Any, checkpoint: Path, 
 
 
 def test_names_in_the_help_are_those_there_are() -> None:
-    assert set(extend._METHODS) == set(presets.NAMES)
-    assert set(extend._PRESETS) == set(presets.PRESETS)
+    assert set(extend._METHODS) == set(request.NAMES)
+    assert set(extend._PRESETS) == set(request.PRESETS)

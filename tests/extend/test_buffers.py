@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pe_cli.extend.followers import follow, window_buffers
+from pe_cli.extend.find import follow, window_buffers
 from pe_cli.files import TensorSpec
 
 

@@ -16,7 +16,8 @@ from pe_cli.extend.config import (
     suffix_of,
     window_edits,
 )
-from pe_cli.extend.find import in_step, recognise
+from pe_cli.extend.find import recognise
+from pe_cli.extend.rows import in_step
 from pe_cli.files import TensorSpec
 
 VISION = "vision_model.embeddings.position_embedding.weight"

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.extend import find as tables
+from pe_cli.extend import rows as tables
 from pe_cli.extend.config import ModelConfig, offset_of
 from pe_cli.extend.find import choose, find, recognise
-from pe_cli.extend.report import norms, outliers
+from pe_cli.extend.plan import make_plan
+from pe_cli.extend.request import ResizeRequest
+from pe_cli.extend.rows import norms, outliers
 from pe_cli.files import TensorSpec
 
 KINDS = {
@@ -80,7 +82,7 @@ def test_layers_move_together() -> None:
 
 def test_the_wrong_option_is_told() -> None:
     tensors = specs(**{"embeddings.position_embeddings": (1, 197, 8), "other": (3, 3)})
-    with pytest.raises(PeError, match=r"say --grid HxW"):
+    with pytest.raises(PeError, match=r"say grid HxW"):
         choose(tensors, [], "sequence", "vit")
 
 
@@ -100,11 +102,11 @@ def test_the_wrong_option_is_told() -> None:
         (["layers.0.self_attn.q_proj.weight"], '{"model_type":"xglm","d_model":64}', "sinusoidal positions"),
         (["layers.0.self_attn.q_proj.weight"], '{"model_type":"t5"}', "T5"),
         (["h.0.weight"], '{"model_type":"mamba2"}', "recurrence"),
-        (["h.0.weight"], '{"model_type":4}', "--tensor"),
+        (["h.0.weight"], '{"model_type":4}', "tensor"),
         (["encoder.pos_conv_embed.conv.weight"], "", "convolution"),
         (["encoder.rel_embeddings.weight"], "", "DeBERTa"),
         (["layers.0.attn.cpb_mlp.0.weight"], "", "Swin v2"),
-        (["a", "b"], "", "--tensor"),
+        (["a", "b"], "", "tensor"),
     ],
 )
 def test_models_without_a_table(names: list[str], config: str, words: str) -> None:
@@ -125,10 +127,6 @@ def test_a_quantised_table_is_refused() -> None:
 @pytest.mark.parametrize(
     ("rows", "config", "offset"),
     [
-        (512, None, 0),
-        (514, None, 2),
-        (1026, None, 2),
-        (77, None, 0),
         (514, {"model_type": "roberta", "pad_token_id": 1, "max_position_embeddings": 514}, 2),
         (512, {"model_type": "roberta", "pad_token_id": 3, "max_position_embeddings": 512}, 4),
         (66, {"model_type": "bart", "max_position_embeddings": 64}, 2),
@@ -137,9 +135,16 @@ def test_a_quantised_table_is_refused() -> None:
         (4098, {"model_type": "nystromformer", "max_position_embeddings": 4096}, 2),
     ],
 )
-def test_offset_rows(rows: int, config: dict[str, object] | None, offset: int) -> None:
-    model = None if config is None else ModelConfig(config, "config.json")
+def test_offset_rows(rows: int, config: dict[str, object], offset: int) -> None:
+    model = ModelConfig(config, "config.json")
     assert offset_of("encoder.embed_positions.weight", rows, model)[0] == offset
+
+
+@pytest.mark.parametrize(("rows", "offset"), [(512, 0), (514, 2), (1026, 2), (77, 0)])
+def test_offset_rows_without_a_configuration(rows: int, offset: int) -> None:
+    spec = TensorSpec("encoder.embed_positions.weight", "float32", (rows, 8))
+    plan = make_plan({spec.name: spec}, ResizeRequest(length=2 * rows), None, "model")
+    assert plan.tables[spec.name].layout.prefix == offset
 
 
 class TestLayouts:
@@ -151,13 +156,13 @@ class TestLayouts:
         assert (found.prefix, found.old, found.axes) == (prefix, (side, side), (1,))
 
     def test_not_square_is_named(self) -> None:
-        with pytest.raises(PeError, match=r"200 rows.*--from-grid"):
+        with pytest.raises(PeError, match=r"200 rows.*from_grid"):
             tables.grid((1, 200, 8), "t", old=None, count=2, prefix=None, suffix=None)
 
     def test_given_grid_that_does_not_fit(self) -> None:
-        with pytest.raises(PeError, match="check --from-grid"):
+        with pytest.raises(PeError, match="check from_grid"):
             tables.grid((1, 200, 8), "t", old=(14, 14), count=2, prefix=1, suffix=None)
-        with pytest.raises(PeError, match="check --from-grid"):
+        with pytest.raises(PeError, match="check from_grid"):
             tables.grid((1, 190, 8), "t", old=(14, 14), count=2, prefix=None, suffix=None)
         assert tables.grid((1, 200, 8), "t", old=(14, 14), count=2, prefix=1, suffix=3).suffix == 3
 
@@ -176,7 +181,7 @@ class TestLayouts:
         assert tables.window((172, 4), "t", None) == tables.PositionAxes((0,), (13, 13), 0, 3)
         assert tables.window((4, 13, 13), "t", None).axes == (1, 2)
         assert tables.window((13 * 9, 4), "t", (7, 5)).old == (13, 9)
-        with pytest.raises(PeError, match="--from-window"):
+        with pytest.raises(PeError, match="from_window"):
             tables.window((170, 4), "t", None)
 
     @pytest.mark.parametrize(

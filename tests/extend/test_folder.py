@@ -17,9 +17,8 @@ from safetensors.numpy import load_file, save_file
 
 from pe_cli.errors import PeError
 from pe_cli.extend import new_folder
-from pe_cli.extend.folder import ExtendedFolder, extend_folder
-from pe_cli.extend.presets import ResizeRequest
-from pe_cli.extend.processors import Limits
+from pe_cli.extend.folder import ExtendedFolder, Limits, extend_folder
+from pe_cli.extend.request import ResizeRequest
 
 TABLE = "embeddings.position_embeddings.weight"
 RNG = np.random.default_rng(5)
@@ -146,7 +145,7 @@ def test_nothing_is_left_of_a_failure(model: Path, tmp_path: Path) -> None:
 def test_an_existing_folder(model: Path, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "mine").write_text("dear to me")
-    with pytest.raises(PeError, match="--force"):
+    with pytest.raises(PeError, match="force"):
         extended(model, tmp_path / "new", length=1024)
     with pytest.raises(PeError, match="no model folder"):
         extend_folder(
@@ -473,8 +472,8 @@ def test_one_field_for_two_tables(tmp_path: Path) -> None:
     )
     write(tmp_path / "config.json", {"model_type": "bart", "max_position_embeddings": 64})
     with pytest.raises(PeError, match=r"sizes model.decoder.embed_positions.weight; extend them together"):
-        extended(tmp_path, None, length=128, tensors=(names[0],))
-    result = extended(tmp_path, None, length=128, tensors=("*embed_positions.weight",))
+        extended(tmp_path, None, length=128, tensor=(names[0],))
+    result = extended(tmp_path, None, length=128, tensor=("*embed_positions.weight",))
     assert [str(edit) for edit in result.plan.edits] == ["max_position_embeddings: 64 -> 128"]
 
 

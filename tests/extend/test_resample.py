@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pe_cli.errors import PeError
-from pe_cli.extend.resample import METHODS, Options, axis_taps
-from pe_cli.extend.weights import FRESH, coordinates, filler, resample, spline_matrix
+from pe_cli.extend.resample import FRESH, METHODS, Options, axis_taps, coordinates, spline_matrix
+from pe_cli.extend.rows import filler, resample
 
 RNG = np.random.default_rng(20)
 TABLE = RNG.standard_normal((12, 5)).astype(np.float32)
@@ -156,9 +156,9 @@ def test_separable_copies_and_fresh_cells() -> None:
     ("method", "old", "new", "options", "words"),
     [
         ("linear", 1, 5, {}, "nothing to interpolate"),
-        ("stretch", 12, 20, {}, "smaller --keep"),
+        ("stretch", 12, 20, {}, "smaller keep"),
         ("hierarchical", 3, 10, {}, "3 x 3 = 9"),
-        ("hierarchical", 3, 9, {"alpha": 0.5}, "--alpha 0.5"),
+        ("hierarchical", 3, 9, {"alpha": 0.5}, "alpha 0.5"),
         ("tile", 5, 3, {}, "truncate"),
         ("truncate", 5, 9, {}, "only shrinks"),
         ("linaer", 5, 9, {}, "did you mean 'linear'"),

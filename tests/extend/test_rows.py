@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.extend.report import MOST_AT_AN_END, median, norms, outliers
+from pe_cli.extend.rows import MOST_AT_AN_END, median, norms, outliers
 
 RNG = np.random.default_rng(4)
 

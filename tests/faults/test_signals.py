@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 from pe_cli import process
 from pe_cli.errors import PeError
 from pe_cli.extend import folder, new_folder
-from pe_cli.extend.presets import ResizeRequest
+from pe_cli.extend.request import ResizeRequest
 from pe_cli.files.atomic import open_output
 from pe_cli.process import INTERRUPTED, SIGNALS
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.extend.presets import ResizeRequest, settle
+from pe_cli.extend.request import ResizeRequest, settle
 from pe_cli.position_names import Kind
 
 
@@ -34,11 +34,11 @@ def test_presets_by_kind(preset: str, kind: Kind, words: str) -> None:
         (
             "timm",
             {"length": 9},
-            r"is for --grid(?: and|,) --window; for --len there are torch, long-clip, longformer",
+            r"is for grid(?: and|,) window; for length there are torch, long-clip, longformer",
         ),
-        ("longformer", {"grid": (9, 9)}, "is for --len; for --grid there are timm,"),
-        ("dinov2", {"window": (9, 9)}, "is for --grid; for --window there are timm, torch, swin, beit"),
-        ("swin", {"length": 9}, "is for --window and --grid"),
+        ("longformer", {"grid": (9, 9)}, "is for length; for grid there are timm,"),
+        ("dinov2", {"window": (9, 9)}, "is for grid; for window there are timm, torch, swin, beit"),
+        ("swin", {"length": 9}, "is for window and grid"),
     ],
 )
 def test_a_preset_is_for_the_tables_that_its_original_resizes(
@@ -59,14 +59,14 @@ def test_window_tables_that_move_along_with_a_grid(preset: str, words: str) -> N
 
 
 def test_coordinates_of_a_preset_are_not_moved() -> None:
-    with pytest.raises(PeError, match="leave out --anchor"):
+    with pytest.raises(PeError, match="leave out anchor"):
         settle(ResizeRequest(grid=(9, 9), preset="dinov2", anchor="ends"), "grid", 2, known=True)
 
 
 def test_rows_in_front_are_offset_and_prefix_together() -> None:
     assert ResizeRequest(grid=(9, 9)).front is None
-    assert ResizeRequest(grid=(9, 9), prefix=1).front == 1
-    assert ResizeRequest(grid=(9, 9), prefix=1, offset=2).front == 3
+    assert ResizeRequest(grid=(9, 9), prefix_rows=1).front == 1
+    assert ResizeRequest(grid=(9, 9), prefix_rows=1, offset=2).front == 3
 
 
 def test_who_names_an_anchor_wants_interpolation() -> None:

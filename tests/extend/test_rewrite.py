@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from pe_cli.extend import stream
+from pe_cli.extend import rewrite
 from pe_cli.files.safetensors import TensorEntry, write_header
 
 PE = [sys.executable, "-m", "pe_cli", "extend"]
@@ -58,7 +58,7 @@ def test_file_to_file(large: Path, tmp_path: Path) -> None:
 def test_file_to_file_by_two_threads(large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pe_cli import cli
 
-    monkeypatch.setattr(stream, "TWO_THREADS_FROM", 1)
+    monkeypatch.setattr(rewrite, "TWO_THREADS_FROM", 1)
     assert cli.run(["extend", str(large), "--len", "100", "-o", str(tmp_path / "out.safetensors"), "-q"]) == 0
     check(tmp_path / "out.safetensors", large)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from pe_cli.errors import PeError, no_such
-from pe_cli.extend.resample import METHODS, Options, method_named
-from pe_cli.extend.weights import ANCHORS, Anchor
+from pe_cli.errors import PeError, no_such, parameter
+from pe_cli.extend.resample import ANCHORS, METHODS, Anchor, Options, method_named
 from pe_cli.position_names import Kind
 
 OutlierPolicy: TypeAlias = Literal["keep", "ignore"]
@@ -54,12 +53,12 @@ DEFAULTS: dict[Kind, Recipe] = {
     "axial": Recipe("", {"axial": "linear"}, anchor="ends"),
 }
 SIZES: dict[Kind, str] = {
-    "sequence": "--len",
-    "grid": "--grid",
-    "window": "--window",
-    "bias": "--grid",
-    "relative": "--len",
-    "axial": "--grid",
+    "sequence": parameter("length"),
+    "grid": parameter("grid"),
+    "window": parameter("window"),
+    "bias": parameter("grid"),
+    "relative": parameter("length"),
+    "axial": parameter("grid"),
 }
 # Method names of the command line that are not in `resample`.
 NAMES = (*METHODS, "bilinear", "bicubic", REGENERATE)
@@ -79,66 +78,87 @@ class ResizeRequest:
     antialias: bool | None = None
     keep: int | None = None
     alpha: float | None = None
-    prefix: int | None = None
-    suffix: int | None = None
+    prefix_rows: int | None = None
+    suffix_rows: int | None = None
     offset: int | None = None
     outliers: str | None = None
     seed: int | None = None
     preset: str | None = None
-    tensors: tuple[str, ...] = ()
+    tensor: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, *, tensor: str | Sequence[str] | None = None, **given: Any) -> ResizeRequest:
+        """The request in the words of `pe_cli.extend` and of the command line: grids as `24x32`, 24 or (24, 32)."""
+        names = (tensor,) if isinstance(tensor, str) else tuple(tensor or ())
+        given |= {name: _sides(name, given.get(name)) for name in _SIDES}
+        return cls(**given, tensor=names)
 
     def __post_init__(self) -> None:
-        sizes = {"--len": self.length, "--grid": self.grid, "--window": self.window}
-        given = [option for option, value in sizes.items() if value is not None]
+        sizes = {"length": self.length, "grid": self.grid, "window": self.window}
+        given = [parameter(name) for name, value in sizes.items() if value is not None]
         if len(given) != 1:
             said = f"{' and '.join(given)} are given" if given else "nothing says how long"
-            raise PeError(f"{said}; give one of --len N, --grid HxW, --window HxW")
-        if self.from_grid and self.grid is None:
-            raise PeError("--from-grid goes with --grid")
-        if self.from_window and self.window is None:
-            raise PeError("--from-window goes with --window")
-        if self.outliers and self.length is None:
-            raise PeError("--outliers goes with --len: only tables of tokens are searched for outlier rows")
-        if self.window is not None and self.front is not None:
-            raise PeError("--prefix-rows and --offset go with --len and --grid")
-        if self.window is not None and self.suffix is not None:
-            raise PeError("--suffix-rows goes with --len and --grid")
-        for option, count in (
-            ("--len", self.length),
-            *(("--grid", size) for size in self.grid or ()),
-            *(("--window", size) for size in self.window or ()),
-        ):
-            if count is not None and count < 1:
-                raise PeError(f"{option} {count}: at least 1 is needed")
-        for option, count in (
-            ("--keep", self.keep),
-            ("--prefix-rows", self.prefix),
-            ("--suffix-rows", self.suffix),
-            ("--offset", self.offset),
-            ("--seed", self.seed),
-        ):
+            raise PeError(f"{said}; give one of {', '.join(map(parameter, sizes))}")
+        with_size = (
+            ("from_grid", ("grid",)),
+            ("from_window", ("window",)),
+            ("outliers", ("length",)),  # only tables of tokens are searched for outlier rows
+            *((name, ("length", "grid")) for name in ("prefix_rows", "suffix_rows", "offset")),
+        )
+        for name, owners in with_size:
+            if getattr(self, name) not in (None, ()) and all(sizes[owner] is None for owner in owners):
+                raise PeError(f"{parameter(name)} goes with {' and '.join(map(parameter, owners))}")
+        for name, value in sizes.items():
+            for size in value if isinstance(value, tuple) else (value,):
+                if size is not None and size < 1:
+                    raise PeError(f"{parameter(name)} {size}: at least 1 is needed")
+        for name in ("keep", "prefix_rows", "suffix_rows", "offset", "seed"):
+            count = getattr(self, name)
             if count is not None and count < 0:
-                raise PeError(f"{option} {count} is negative")
+                raise PeError(f"{parameter(name)} {count} is negative")
         if self.method is not None and self.method != REGENERATE:
             method_named(self.method)
-        if self.anchor is not None and self.anchor not in ANCHORS:
-            raise no_such("anchor", self.anchor, ANCHORS)
-        if self.preset is not None and self.preset not in PRESETS:
-            raise no_such("preset", self.preset, PRESETS)
-        if self.outliers not in (None, "keep", "ignore"):
-            raise no_such("way with outliers", str(self.outliers), ("keep", "ignore"))
+        for name, kind, known in (
+            ("anchor", "anchor", ANCHORS),
+            ("preset", "preset", tuple(PRESETS)),
+            ("outliers", "way with outliers", ("keep", "ignore")),
+        ):
+            if getattr(self, name) not in (None, *known):
+                raise no_such(kind, str(getattr(self, name)), known)
+
+    def said(self) -> dict[str, Any]:
+        """What was said, by name."""
+        return {name: value for name, value in vars(self).items() if value not in (None, ())}
 
     @property
     def front(self) -> int | None:
         """Rows before the first position, whatever they are; None where nothing was said."""
         return (
-            None if self.prefix is None and self.offset is None else (self.prefix or 0) + (self.offset or 0)
+            None
+            if self.prefix_rows is None and self.offset is None
+            else (self.prefix_rows or 0) + (self.offset or 0)
         )
 
     @property
     def kind(self) -> Kind:
         """The kind of table that the size asked for belongs to."""
         return "sequence" if self.length is not None else "grid" if self.grid is not None else "window"
+
+
+_SIDES = ("grid", "from_grid", "window", "from_window")
+
+
+def _sides(name: str, given: str | int | Sequence[int] | None) -> tuple[int, ...] | None:
+    """Sides of a grid; one number is both."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        from pe_cli.positions import parse_grid
+
+        sides = parse_grid(given, parameter(name))
+    else:
+        sides = (given,) if isinstance(given, int) else tuple(int(side) for side in given)
+    return sides * 2 if len(sides) == 1 else sides
 
 
 @dataclass(frozen=True)
@@ -198,7 +218,7 @@ def settle(request: ResizeRequest, kind: Kind, axes: int, *, known: bool) -> Way
     scale_offset = base.scale_offset if name == "cubic" else 0.0
     if scale_offset and request.anchor not in (None, base.anchor):
         raise PeError(
-            f"--preset {request.preset} fixes its own coordinates (new size + {scale_offset:g}); leave out --anchor"
+            f"{parameter('preset')} {request.preset} fixes its own coordinates (new size + {scale_offset:g}); leave out {parameter('anchor')}"
         )
     options = Options(
         anchor=ANCHORS[ANCHORS.index(request.anchor)] if request.anchor in ANCHORS else anchor,
@@ -208,7 +228,9 @@ def settle(request: ResizeRequest, kind: Kind, axes: int, *, known: bool) -> Way
         scale_offset=scale_offset,
     )
     if request.outliers == "keep" and (rule is None or not rule.grows):
-        raise PeError(f"--outliers keep belongs to methods that mix or repeat rows, not to {name}")
+        raise PeError(
+            f"{parameter('outliers')} keep belongs to methods that mix or repeat rows, not to {name}"
+        )
     policy: OutlierPolicy = "keep" if known and not request.preset else "ignore"
     if request.outliers in ("keep", "ignore"):
         policy = "keep" if request.outliers == "keep" else "ignore"
@@ -218,7 +240,7 @@ def settle(request: ResizeRequest, kind: Kind, axes: int, *, known: bool) -> Way
 def _not_for(preset: str, kind: Kind) -> PeError:
     resized = " and ".join(dict.fromkeys(SIZES[own] for own in PRESETS[preset].methods))
     others = ", ".join(name for name, other in PRESETS.items() if kind in other.methods)
-    return PeError(f"--preset {preset} is for {resized}; for {SIZES[kind]} there are {others}")
+    return PeError(f"{parameter('preset')} {preset} is for {resized}; for {SIZES[kind]} there are {others}")
 
 
 def _refuse_what_is_not_read(request: ResizeRequest, name: str, reads: Sequence[str]) -> None:
@@ -228,22 +250,20 @@ def _refuse_what_is_not_read(request: ResizeRequest, name: str, reads: Sequence[
         if value is not None and value is not False and option not in reads:
             owners = [method for method, rule in METHODS.items() if option in rule.reads]
             listed = " and ".join(filter(None, (", ".join(owners[:-1]), owners[-1])))
-            raise PeError(f"--{option} belongs to {listed}, not to {name}")
+            raise PeError(f"{parameter(option)} belongs to {listed}, not to {name}")
 
 
 def advice(kind: Kind, method: str, old: int, new: int) -> str | None:
     """What published and measured evidence favours, where it is not what was used."""
     if kind == "sequence" and new < old and method not in ("truncate", REGENERATE):
-        return "for a shorter table evidence favours --method truncate: kept positions keep their rows"
+        return f"for a shorter table evidence favours {parameter('method')} truncate: kept positions keep their rows"
     if kind == "sequence" and new > old and method not in ("tile", "stretch", REGENERATE):
         return (
-            "for use without fine-tuning evidence favours --method tile (Longformer, table 5); before fine-tuning, "
-            "--method stretch --keep 20 (Long-CLIP) or linear (LongEmbed). For causal models no figures are known"
+            f"for use without fine-tuning evidence favours {parameter('method')} tile (Longformer, table 5); before fine-tuning, "
+            f"{parameter('method')} stretch {parameter('keep')} 20 (Long-CLIP) or linear (LongEmbed). For causal models no figures are known"
         )
     if kind == "grid" and method not in ("cubic", REGENERATE):
-        return (
-            "for image grids evidence favours --method bicubic, which roughly keeps the norm of rows (DeiT)"
-        )
+        return f"for image grids evidence favours {parameter('method')} bicubic, which roughly keeps the norm of rows (DeiT)"
     if kind == "window" and new > old:
         return "resized window tables lose accuracy without fine-tuning (Swin v2, table 1: 81.7 to 79.4 for 8 to 12)"
     return None
