@@ -1,4 +1,4 @@
-# bash completion for pe; made by python -m pe_cli.completions
+# bash completion for pe; made by tools/make_completions.py
 _pe() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" path="" words="" flags="" files=0 i
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -44,7 +44,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--dim --style --base --padding-idx --grid --normalize --no-normalize --base-size --interpolation-scale --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--dim --style --base --padding-idx --grid --normalize --no-normalize --base-size --interpolation-scale --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen fourier")
             case "$previous" in
                 --style) COMPREPLY=($(compgen -W "nerf perceiver gaussian" -- "$current")); return ;;
@@ -66,7 +66,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--style --num-bands --include-input --no-include-input --pi --no-pi --log-sampling --no-log-sampling --max-resolution --scale --seed --matrix --sin-first --no-sin-first --grid --len --positions --shard --prefix-rows --workers --dask --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--style --num-bands --include-input --no-include-input --pi --no-pi --log-sampling --no-log-sampling --max-resolution --scale --seed --matrix --sin-first --no-sin-first --grid --len --positions --shard --prefix-rows --workers --dask --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen timestep")
             case "$previous" in
                 --dim) return ;;
@@ -86,7 +86,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--dim --flip-sin-to-cos --no-flip-sin-to-cos --downscale-freq-shift --scale --max-period --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--dim --flip-sin-to-cos --no-flip-sin-to-cos --downscale-freq-shift --scale --max-period --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen learned")
             case "$previous" in
                 --dim) return ;;
@@ -106,7 +106,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--dim --init --std --cut --seed --len --positions --shard --prefix-rows --workers --dask --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--dim --init --std --cut --seed --len --positions --shard --prefix-rows --workers --dask --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen t5")
             case "$previous" in
                 --table) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
@@ -124,7 +124,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--table --num-buckets --max-distance --bidirectional --causal --heads-first --no-heads-first --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--table --num-buckets --max-distance --bidirectional --causal --heads-first --no-heads-first --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen transformer-xl")
             case "$previous" in
                 --dim) return ;;
@@ -143,7 +143,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--dim --style --bidirectional --causal --clamp-len --base --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--dim --style --bidirectional --causal --clamp-len --base --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen shaw")
             case "$previous" in
                 --max-distance) return ;;
@@ -162,7 +162,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--max-distance --max-right --numbering --table --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--max-distance --max-right --numbering --table --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen alibi")
             case "$previous" in
                 --heads) return ;;
@@ -180,7 +180,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--heads --form --bidirectional --causal --bias-max --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--heads --form --bidirectional --causal --bias-max --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen kerple")
             case "$previous" in
                 --heads) return ;;
@@ -200,7 +200,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--heads --kernel --bias-p --bias-a --bidirectional --causal --seed --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--heads --kernel --bias-p --bias-a --bidirectional --causal --seed --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen sandwich")
             case "$previous" in
                 --heads) return ;;
@@ -219,7 +219,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--heads --dim --first-index --center --no-center --base --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--heads --dim --first-index --center --no-center --base --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen fire")
             case "$previous" in
                 --heads) return ;;
@@ -243,7 +243,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--heads --hidden-weight --hidden-bias --output-weight --output-bias -c --c --threshold --eps --width --bidirectional --causal --seed --dtype --len --q-len --k-len --positions --shard --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--heads --hidden-weight --hidden-bias --output-weight --output-bias -c --c --threshold --eps --width --bidirectional --causal --seed --dtype --len --q-len --k-len --positions --shard --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen swin")
             case "$previous" in
                 --window) return ;;
@@ -259,7 +259,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--window --version --pretrained-window --class-token --no-class-token --table --mlp-hidden-weight --mlp-hidden-bias --mlp-output-weight --heads-first --no-heads-first --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--window --version --pretrained-window --class-token --no-class-token --table --mlp-hidden-weight --mlp-hidden-bias --mlp-output-weight --heads-first --no-heads-first --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen rope")
             case "$previous" in
                 --preset) COMPREPLY=($(compgen -W "llama-2 llama-2-7b-32k codellama-7b llama-3 llama-3.1 llama-3.2-1b llama-3.2-3b llama-3.3 llama-4-scout llama-4-maverick mistral-7b-v0.1 mistral-7b-v0.3 mixtral-8x7b mixtral-8x22b ministral-3-3b qwen2-7b qwen2.5-7b qwen2.5-7b-yarn qwen2.5-7b-1m qwen2.5-math-7b qwen3 qwen3-yarn qwen3-4b-2507 qwen3-30b-a3b-2507 qwen2.5-vl qwen3-vl-30b-a3b qwen3-next-80b qwen3.5-35b-a3b gemma-2b gemma-2-9b gemma-2-27b gemma-3-1b gemma-3-4b gemma-3-27b gemma-4 phi-1.5 phi-2 phi-3-mini-4k phi-3.5-mini phi-4-mini phi-4 deepseek-v2-lite deepseek-v3 kimi-k2 gpt-oss gpt-j-6b gpt-neox-20b pythia-1.4b pythia-2.8b stablelm-3b-4e1t stablelm-2-1.6b glm-4-9b-chat glm-4-9b-chat-1m command-r-v01 command-r-08-2024 command-r-plus smollm2-135m smollm2-1.7b smollm3-3b yi-6b olmo-2-7b falcon-7b falcon3-7b internlm2.5-7b minicpm-2b-128k starcoder2-15b minimax-m2 modernbert-base" -- "$current")); return ;;
@@ -300,7 +300,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--preset --dim --base --layout --scaling --factor --original-len --seq-len --beta-fast --beta-slow --truncate --no-truncate --mscale --mscale-all-dim --attention-factor --low-freq-factor --high-freq-factor --short-factor --long-factor --policy --mixed-b --partial --sections --interleave-sections --no-interleave-sections --axes --axis-style --ref-grid --grid --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--preset --dim --base --layout --scaling --factor --original-len --seq-len --beta-fast --beta-slow --truncate --no-truncate --mscale --mscale-all-dim --attention-factor --low-freq-factor --high-freq-factor --short-factor --long-factor --policy --mixed-b --partial --sections --interleave-sections --no-interleave-sections --axes --axis-style --ref-grid --grid --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen xpos")
             case "$previous" in
                 --dim) return ;;
@@ -321,7 +321,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--dim --base --scale-base --gamma --seq-len --layout --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--dim --base --scale-base --gamma --seq-len --layout --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen deberta")
             case "$previous" in
                 --position-buckets) return ;;
@@ -340,7 +340,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--position-buckets --max-relative-positions --convention --table --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--position-buckets --max-relative-positions --convention --table --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen tupe")
             case "$previous" in
                 --heads) return ;;
@@ -365,7 +365,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--heads --table --query-weight --key-weight --query-bias --key-bias --norm-weight --norm-bias --relative-table --num-buckets --max-distance --untie-cls --no-untie-cls --heads-first --no-heads-first --dtype --len --q-len --k-len --positions --shard --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--heads --table --query-weight --key-weight --query-bias --key-bias --norm-weight --norm-bias --relative-table --num-buckets --max-distance --untie-cls --no-untie-cls --heads-first --no-heads-first --dtype --len --q-len --k-len --positions --shard --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen cope")
             case "$previous" in
                 --query) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
@@ -379,7 +379,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--query --key --logits --table --max-position --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--query --key --logits --table --max-position --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen fox")
             case "$previous" in
                 --log-gates) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
@@ -389,7 +389,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--log-gates --gate-logits --no-gate-logits --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--log-gates --gate-logits --no-gate-logits --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen peg")
             case "$previous" in
                 --hidden) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
@@ -403,7 +403,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--hidden --grid --weight --bias --prefix-tokens --add --no-add --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--hidden --grid --weight --bias --prefix-tokens --add --no-add --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen global-tokens")
             case "$previous" in
                 --len) return ;;
@@ -418,7 +418,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--len --scheme --block --num-buckets --max-distance --bidirectional --causal --table --heads-first --no-heads-first --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--len --scheme --block --num-buckets --max-distance --bidirectional --causal --table --heads-first --no-heads-first --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen tree")
             case "$previous" in
                 --scheme) COMPREPLY=($(compgen -W "stack depth sibling ancestor sibling-pairs distance up-down" -- "$current")); return ;;
@@ -438,7 +438,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--scheme --max-depth --max-width -p --p --model-dim --wide --max-distance --unrelated --nodes --pad --no-pad --tree-format --skip-bad --no-skip-bad --traces --values --no-values --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--scheme --max-depth --max-width -p --p --model-dim --wide --max-distance --unrelated --nodes --pad --no-pad --tree-format --skip-bad --no-skip-bad --traces --values --no-values --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen dependency")
             case "$previous" in
                 --same) COMPREPLY=($(compgen -W "edge path" -- "$current")); return ;;
@@ -450,7 +450,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--same --relative --no-relative --pad --no-pad --tree-format --skip-bad --no-skip-bad --traces --values --no-values --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--same --relative --no-relative --pad --no-pad --tree-format --skip-bad --no-skip-bad --traces --values --no-values --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen laplacian")
             case "$previous" in
                 -k|--k) return ;;
@@ -478,7 +478,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="-k --k --norm --drop --components --isolated --multiplet --sign --vec-norm --pad --solver --seed --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="-k --k --norm --drop --components --isolated --multiplet --sign --vec-norm --pad --solver --seed --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen random-walk")
             case "$previous" in
                 --steps) return ;;
@@ -500,7 +500,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--steps --times --ppr --loops --space-dim --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--steps --times --ppr --loops --space-dim --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen rrwp")
             case "$previous" in
                 --steps) return ;;
@@ -521,7 +521,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--steps --ppr --loops --form --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--steps --ppr --loops --form --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen heat-kernel")
             case "$previous" in
                 --times) return ;;
@@ -541,7 +541,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--times --norm --drop --space-dim --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--times --norm --drop --space-dim --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen shortest-path")
             case "$previous" in
                 --limit) return ;;
@@ -563,7 +563,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--weighted --no-weighted --limit --clip --offset --unreachable --virtual-node --degrees --no-degrees --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--weighted --no-weighted --limit --clip --offset --unreachable --virtual-node --degrees --no-degrees --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen resistance-distance")
             case "$previous" in
                 --shard) return ;;
@@ -579,7 +579,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--commute --no-commute --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--commute --no-commute --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen eigenspaces")
             case "$previous" in
                 -k|--k) return ;;
@@ -597,7 +597,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="-k --k --form --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="-k --k --form --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen svd")
             case "$previous" in
                 -k|--k) return ;;
@@ -614,7 +614,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="-k --k --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="-k --k --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen electrostatic")
             case "$previous" in
                 --columns) COMPREPLY=($(compgen -W "paper gps" -- "$current")); return ;;
@@ -631,7 +631,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--columns --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--columns --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen degree")
             case "$previous" in
                 --clip) return ;;
@@ -649,7 +649,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--clip --offset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--clip --offset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen cycles")
             case "$previous" in
                 --longest) return ;;
@@ -666,7 +666,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--longest --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--longest --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen dag")
             case "$previous" in
                 --shard) return ;;
@@ -682,7 +682,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--reachable --no-reachable --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--reachable --no-reachable --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen magnetic")
             case "$previous" in
                 -k|--k) return ;;
@@ -708,7 +708,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="-k --k --q --q-mode --norm --convention --isolated --multiplet --pad --parts --solver --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="-k --k --q --q-mode --norm --convention --isolated --multiplet --pad --parts --solver --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen axial")
             case "$previous" in
                 --shape) return ;;
@@ -729,7 +729,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--shape --dims --combine --init --std --seed --expand --no-expand --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--shape --dims --combine --init --std --seed --expand --no-expand --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen sparse-transformer")
             case "$previous" in
                 --len) return ;;
@@ -745,7 +745,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--len --stride --pattern --summary --variant --dim --seed --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--len --stride --pattern --summary --variant --dim --seed --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen position-ids")
             case "$previous" in
                 --scheme) COMPREPLY=($(compgen -W "stride anchors sinks randomised pose self-extend dual-chunk lm-infinite mrope packed from-mask streaming-llm dca" -- "$current")); return ;;
@@ -774,7 +774,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--scheme --len --stride --start --anchors --fill --sinks --window --max-position --max-distance --group --pairs --no-pairs --seed --segments --merge --temporal-merge --time-interval --after --lengths --mask --padding-idx --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=0 ;;
+            words=""; flags="--scheme --len --stride --start --anchors --fill --sinks --window --max-position --max-distance --group --pairs --no-pairs --seed --segments --merge --temporal-merge --time-interval --after --lengths --mask --padding-idx --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen model")
             case "$previous" in
                 --component) return ;;
@@ -798,7 +798,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--component --layer-type --seq-len --layout --truncate --no-truncate --compute --grid --row-order --table --len --q-len --k-len --positions --shard --distances --prefix-rows --dtype --name -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--component --layer-type --seq-len --layout --truncate --no-truncate --compute --grid --row-order --table --len --q-len --k-len --positions --shard --distances --prefix-rows --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "inspect")
             case "$previous" in
                 --tensor) return ;;
@@ -836,14 +836,14 @@ _pe() {
             words=""; flags="--len --grid --from-grid --window --from-window --method --anchor --antialias --no-antialias --keep --alpha --prefix-rows --suffix-rows --offset --outliers --seed --preset --tensor --config --scaling --factor --force-scaling --link --dry-run -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
         "diff")
             case "$previous" in
+                --tensor-a) return ;;
+                --tensor-b) return ;;
                 --atol) return ;;
                 --rtol) return ;;
                 --ulp) return ;;
-                --tensor-a) return ;;
-                --tensor-b) return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--atol --rtol --ulp --tensor-a --tensor-b --explain --no-explain --json -q --quiet --plot --force --help"; files=1 ;;
+            words=""; flags="--tensor-a --tensor-b --atol --rtol --ulp --explain --no-explain --json --plot --force -q --quiet --help"; files=1 ;;
     esac
     if [[ "$current" == -* ]]; then
         COMPREPLY=($(compgen -W "$flags" -- "$current"))

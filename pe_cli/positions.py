@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, parameter
+from pe_cli.process import require_memory
 
 LIMIT = 2**63
 
@@ -76,9 +77,9 @@ class Positions:
         return np.concatenate(parts or [self.pieces[0].block(0, 0)]).astype(self._dtype, copy=False)
 
 
-def first(length: int, asked: str | None = None) -> Positions:
-    """The positions 0..length-1 of `--len`, or of the option that `asked` quotes."""
-    asked = asked or f"--len {length}"
+def first(length: int, name: str = "len", asked: str | None = None) -> Positions:
+    """The positions 0..length-1 of the parameter `name`, or of what `asked` quotes."""
+    asked = asked or f"{parameter(name)} {length}"
     if length <= 0:
         raise PeError(f"{asked}: a table needs at least one row")
     if length >= LIMIT:
@@ -86,12 +87,12 @@ def first(length: int, asked: str | None = None) -> Positions:
     return Positions([Run(0, 1, length)], f"0:{length}")
 
 
-def parse(text: str, load_array: Callable[[str], NDArray[Any]], option: str = "--positions") -> Positions:
+def parse(text: str, load_array: Callable[[str], NDArray[Any]], name: str = "positions") -> Positions:
     """Positions from `0,5,7`, `0:4096`, `0:1000000:64`, `15:-16:-1`, `0.5,1.25`, `@file.npy`; comma-joined.
 
     Raises PeError with the part that cannot be read.
     """
-    asked = f"{option} {text}"
+    asked = f"{parameter(name)} {text}"
     pieces: list[Run | Rows] = []
     numbers: list[int | float] = []
     for part in text.split(","):
@@ -99,7 +100,9 @@ def parse(text: str, load_array: Callable[[str], NDArray[Any]], option: str = "-
         if ":" in part or part.startswith("@"):
             _flush(numbers, pieces)
             pieces.append(
-                _from_array(part[1:], load_array, option) if part.startswith("@") else _run(part, asked)
+                _from_array(part[1:], load_array, parameter(name))
+                if part.startswith("@")
+                else _run(part, asked)
             )
         else:
             numbers.append(_number(part, asked))
@@ -115,20 +118,102 @@ def parse(text: str, load_array: Callable[[str], NDArray[Any]], option: str = "-
     return Positions(pieces, text)
 
 
+def chosen(
+    length: int | None,
+    spec: str | None,
+    *,
+    load: Callable[[str], NDArray[Any]],
+    grid: tuple[int, ...] | None = None,
+    has_grid: bool = False,
+    rule: Callable[[int], NDArray[Any]] | None = None,
+) -> Positions:
+    """The positions of `positions`, `len` or `grid`; `rule` says which a length means where they are not 0..N-1."""
+    if spec is not None:
+        if length is not None:
+            raise PeError(
+                f"{parameter('len')} and {parameter('positions')} both say which rows: give one of them"
+            )
+        return parse(spec, load)
+    if length is None and grid:
+        return first(math.prod(grid), asked=f"{parameter('grid')} {spell(grid, 'x')}")
+    if length is None:
+        also = f" or {parameter('grid')} HxW" if has_grid else ""
+        raise PeError(f"which rows? Give {parameter('len')} N or {parameter('positions')} SPEC{also}")
+    counted = first(length)
+    if rule is None:
+        return counted
+    asked = f"{parameter('len')} {length}"
+    require_memory(16 * length, asked, f"ask for some of them by {parameter('positions')}")
+    return Positions([Rows(rule(length))], asked)
+
+
+def distances(spec: str, load: Callable[[str], NDArray[Any]]) -> NDArray[np.int64]:
+    """The distances of `distances`, a list instead of pairs."""
+    where = parse(spec, load, "distances")
+    require_memory(16 * len(where), f"{parameter('distances')} {spec}", "ask for fewer")
+    return _integers(where.block(0, len(where)), "distances")
+
+
+def pairs(
+    length: int | None,
+    q_len: int | None,
+    k_len: int | None,
+    spec: str | None,
+    *,
+    load: Callable[[str], NDArray[Any]],
+    by_distance: bool,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The queries, which are the last of the keys unless `positions` says others, and the keys."""
+    keys = k_len if k_len is not None else length
+    queries = q_len if q_len is not None else length
+    if keys is None or (queries is None and spec is None):
+        also = f" or {parameter('distances')} A:B" if by_distance else ""
+        raise PeError(
+            f"which pairs? Give {parameter('len')} N, or {parameter('q_len')} and {parameter('k_len')}{also}"
+        )
+    all_keys = first(keys, "len" if k_len is None else "k_len")
+    require_memory(16 * keys, f"a table of {keys} keys", f"ask for fewer by {parameter('k_len')}")
+    if spec is not None:
+        where = parse(spec, load)
+        require_memory(16 * len(where), f"{parameter('positions')} {spec}", "ask for fewer")
+        return _integers(where.block(0, len(where)), "positions"), all_keys.block(0, keys)
+    assert queries is not None
+    first(queries, "len" if q_len is None else "q_len")
+    if queries > keys:
+        raise PeError(
+            f"{parameter('q_len')} {queries}: the queries are the last of the {keys} keys, so there cannot be more"
+        )
+    return np.arange(keys - queries, keys), all_keys.block(0, keys)
+
+
+def part(values: Any, shard: str | None) -> Any:
+    """The `I/N`-th block of the queries or distances."""
+    if shard is None:
+        return values
+    index, count = parse_shard(shard)
+    return values[len(values) * index // count : len(values) * (index + 1) // count]
+
+
+def _integers(values: NDArray[Any], name: str) -> NDArray[np.int64]:
+    if values.dtype.kind != "i" or values.ndim != 1:
+        raise PeError(f"{parameter(name)}: these are whole numbers, one axis")
+    return values
+
+
 def parse_shard(text: str) -> tuple[int, int]:
     """`I/N` with I from 0 to N-1, as launchers number their processes."""
     left, slash, right = text.partition("/")
     index, count = _whole(left), _whole(right)
     if not slash or index is None or count is None or index >= count:
-        raise PeError(f"--shard {text}: write I/N with I from 0 to N-1, for example 0/4")
+        raise PeError(f"{parameter('shard')} {text}: write I/N with I from 0 to N-1, for example 0/4")
     return index, count
 
 
-def parse_grid(text: str, option: str = "--grid") -> tuple[int, ...]:
+def parse_grid(text: str, name: str = "grid") -> tuple[int, ...]:
     """`HxW` or `TxHxW` as a tuple."""
     sizes = tuple(_whole(size) for size in text.lower().replace("×", "x").replace(",", "x").split("x"))
     if not all(sizes):
-        raise PeError(f"{option} {text}: write sizes joined by x, for example 16x16")
+        raise PeError(f"{parameter(name)} {text}: write sizes joined by x, for example 16x16")
     return tuple(size for size in sizes if size is not None)
 
 
@@ -183,20 +268,20 @@ def _run(part: str, asked: str) -> Run:
     return Run(float(start), float(step), math.ceil(count))
 
 
-def _from_array(source: str, load_array: Callable[[str], NDArray[Any]], option: str) -> Rows:
+def _from_array(source: str, load_array: Callable[[str], NDArray[Any]], asked: str) -> Rows:
     if not source:
-        raise PeError(f"{option} @: the name of a file is missing")
+        raise PeError(f"{asked} @: the name of a file is missing")
     values = np.asarray(load_array(source))
     if values.dtype.kind not in "iuf" or values.ndim not in (1, 2):
         raise PeError(
-            f"{option} @{source}: positions are numbers of shape (n,) or (n, axes), not {values.dtype} {values.shape}"
+            f"{asked} @{source}: positions are numbers of shape (n,) or (n, axes), not {values.dtype} {values.shape}"
         )
     if not values.size:
-        raise PeError(f"{option} @{source}: there is no position in it, its shape is {values.shape}")
+        raise PeError(f"{asked} @{source}: there is no position in it, its shape is {values.shape}")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise PeError(f"{option} @{source}: there is a NaN or infinite position")
+        raise PeError(f"{asked} @{source}: there is a NaN or infinite position")
     if values.dtype == np.uint64 and values.max() >= LIMIT:
-        raise PeError(f"{option} @{source}: {values.max()} is not a number below 2^63 in size")
+        raise PeError(f"{asked} @{source}: {values.max()} is not a number below 2^63 in size")
     return Rows(values.astype(np.float64 if values.dtype.kind == "f" else np.int64))
 
 

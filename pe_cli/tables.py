@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, option_name
-from pe_cli.files import TensorSpec
+from pe_cli.errors import PeError, option_name, parameter
+from pe_cli.files.base import Sink, TensorSpec
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.positions import LIMIT, Positions
+from pe_cli.process import step
 from pe_cli.tensors import Tensors
 
 Choose: TypeAlias = Callable[[int], NDArray[np.int64]]
@@ -68,6 +69,16 @@ class Table(ABC):
     def blocks(self, names: tuple[str, ...]) -> Iterator[Block]:
         """Consecutive blocks of the tensors `names`, each in its dtype and C order."""
 
+    def write(self, sink: Sink) -> None:
+        """Stream every tensor into a file that was opened for `specs`."""
+        names = tuple(spec.name for spec in sink.specs)
+        done = 0
+        for group in [(name,) for name in names] if sink.sequential else [names]:
+            for block in self.blocks(group):
+                sink.write(block.name, block.start, block.rows)
+                done += block.rows.nbytes
+                step("bytes written", done, self.nbytes)
+
     @abstractmethod
     def pick(self, choose: Choose) -> dict[str, NDArray[Any]]:
         """The rows `choose(n)` of each tensor that has n of them; tensors that are computed whole come whole."""
@@ -75,6 +86,25 @@ class Table(ABC):
     def sample(self, rows: int) -> dict[str, NDArray[Any]]:
         """At most `rows` evenly spaced rows of each tensor, the first and the last among them."""
         return self.pick(lambda n: np.unique(np.linspace(0, max(n - 1, 0), min(rows, n)).astype(np.int64)))
+
+
+@dataclass(frozen=True)
+class Request:
+    """A table that was asked for: `origins` says where a parameter came from, where that is not the command line.
+
+    `more` are fields of `--json` that a command adds.
+    `remarks` are lines for stderr, each with the indent of its continuation; they come when the table is out, so that
+    nothing is said of one that cannot be.
+    """
+
+    encoding: str
+    table: Table
+    command: str
+    parameters: Mapping[str, Any]
+    origins: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    remarks: tuple[tuple[str, int], ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 class WholeTable(Table):
@@ -129,7 +159,9 @@ class RowTable(Table):
         index, count = self.shard
         total = self.prefix + len(self.positions)
         if total >= LIMIT:
-            raise PeError(f"--prefix-rows {self.prefix}: these are more than 2^63 rows, ask for fewer")
+            raise PeError(
+                f"{parameter('prefix_rows')} {self.prefix}: these are more than 2^63 rows, ask for fewer"
+            )
         self._begin, self._end = total * index // count, total * (index + 1) // count
         empty = self._call(0, 0)
         self.facts, self.warnings = empty.facts, empty.warnings_for(option_name)
@@ -197,7 +229,9 @@ class RowTable(Table):
         count = max(1, self._end - self._begin)
         row_bytes = max(1, sum(self.specs[name].nbytes for name in names) // count)
         if row_bytes > LARGEST_ROW:
-            raise PeError(f"a single row takes {row_bytes / 2**20:.0f} MiB: ask for a smaller --dim")
+            raise PeError(
+                f"a single row takes {row_bytes / 2**20:.0f} MiB: ask for a smaller {parameter('dim')}"
+            )
         rows = BLOCK_BYTES // row_bytes
         return max(1, rows - rows % BLOCK_ROWS or rows)
 

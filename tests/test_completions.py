@@ -8,9 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import make_completions as completions
 import pytest
-
-from pe_cli import completions
 
 FOLDER = Path(__file__).parent.parent / "completions"
 
@@ -28,7 +27,7 @@ def shell(name: str) -> str:
 @pytest.mark.parametrize("name", ["pe.bash", "_pe", "pe.fish"])
 def test_files_are_current(name: str) -> None:
     assert (FOLDER / name).read_text(encoding="utf-8") == completions.files()[name], (
-        "run python -m pe_cli.completions"
+        "run python tools/make_completions.py"
     )
 
 

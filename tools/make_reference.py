@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # this repository and not a package that is installed
+
 from pe_cli.catalogue import CATALOGUE, FAMILIES
 from pe_cli.cli import app
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated
+from dataclasses import dataclass
+from typing import ClassVar
 
 import typer
 
-from pe_cli.commands.options import Force, Json, Plot, Quiet
+from pe_cli.commands import options
+from pe_cli.commands.options import argument, option
 from pe_cli.diff import Report, compare_sources
 from pe_cli.diff.metrics import Tolerance
 from pe_cli.errors import PeError
@@ -18,36 +20,33 @@ from pe_cli.process import refuse_input, step
 from pe_cli.render.console import shown, tell
 
 DRAWN_ROWS = 512
-SOURCE_HELP = "FILE, FILE:TENSOR, or - (stdin)."
 
 
-def diff_command(
-    a: Annotated[str, typer.Argument(metavar="A", help=SOURCE_HELP)],
-    b: Annotated[str, typer.Argument(metavar="B", help=f"{SOURCE_HELP} B is the reference.")],
-    atol: Annotated[float, typer.Option("--atol", metavar="X", min=0, help="Absolute tolerance.")] = 0.0,
-    rtol: Annotated[
-        float, typer.Option("--rtol", metavar="X", min=0, help="Relative tolerance, of |b|.")
-    ] = 0.0,
-    ulp: Annotated[
-        int,
-        typer.Option("--ulp", metavar="N", min=0, help="Also same: at most N steps of the narrower type."),
-    ] = 0,
-    tensor_a: Annotated[
-        str | None,
-        typer.Option("--tensor-a", metavar="KEY", help="The tensor of A, where there are several."),
-    ] = None,
-    tensor_b: Annotated[
-        str | None,
-        typer.Option("--tensor-b", metavar="KEY", help="The tensor of B, where there are several."),
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain/--no-explain", help="Look for the change that makes them agree.")
-    ] = True,
-    json: Json = False,
-    quiet: Quiet = False,
-    plot: Plot = None,
-    force: Force = False,
-) -> None:
+@dataclass(frozen=True)
+class Tables:
+    """What is compared."""
+
+    heading: ClassVar[str] = "Tables"
+    a: str = argument("A", "FILE, FILE:TENSOR, or - (stdin).")
+    b: str = argument("B", "FILE, FILE:TENSOR, or - (stdin). B is the reference.")
+    tensor_a: str | None = option("KEY", "The tensor of A, where there are several.")
+    tensor_b: str | None = option("KEY", "The tensor of B, where there are several.")
+
+
+@dataclass(frozen=True)
+class Same:
+    """What counts as the same."""
+
+    heading: ClassVar[str] = "What counts as the same"
+    atol: float = option("X", "Absolute tolerance.", default=0.0, minimum=0)
+    rtol: float = option("X", "Relative tolerance, of |b|.", default=0.0, minimum=0)
+    ulp: int = option("N", "Also same: at most N steps of the narrower type.", default=0, minimum=0)
+    explain: bool = option(
+        None, "Look for the change that makes them agree.", default=True, flags="--explain/--no-explain"
+    )
+
+
+def diff(tables: Tables, same: Same, output: options.Told) -> None:
     """Compare two tables and say why they differ.
 
     Same means |a-b| <= atol + rtol*|b|; NaN equals NaN, and an infinity the same infinity. Files with several tensors
@@ -60,34 +59,35 @@ def diff_command(
     Example:
       pe diff mine.npy theirs.safetensors:cos --rtol 1e-6
     """
+    a, b = tables.a, tables.b
     if a == "-" and b == "-":
         raise PeError("both sides are '-': stdin can be read once; save one of them to a file")
-    for option, value in (("--atol", atol), ("--rtol", rtol)):
+    for flag, value in (("--atol", same.atol), ("--rtol", same.rtol)):
         if not math.isfinite(value):
-            raise PeError(f"{option} {value}: a finite number is needed")
-    tolerance = Tolerance(atol, rtol, ulp)
+            raise PeError(f"{flag} {value}: a finite number is needed")
+    tolerance = Tolerance(same.atol, same.rtol, same.ulp)
     named = (
-        tensor_a is not None or split_spec(a)[1] is not None,
-        tensor_b is not None or split_spec(b)[1] is not None,
+        tables.tensor_a is not None or split_spec(a)[1] is not None,
+        tables.tensor_b is not None or split_spec(b)[1] is not None,
     )
     with (
-        open_source(a, tensor=tensor_a, again=True) as left,
-        open_source(b, tensor=tensor_b, again=True) as right,
-        shown(quiet=quiet),
+        open_source(a, tensor=tables.tensor_a, again=True) as left,
+        open_source(b, tensor=tables.tensor_b, again=True) as right,
+        shown(quiet=output.quiet),
     ):
-        if plot:
-            refuse_input(plot, plot)
+        if output.plot:
+            refuse_input(output.plot, output.plot)
         report = compare_sources(
-            left, right, named, tolerance, explained=explain, progress=_progress(left, right)
+            left, right, named, tolerance, explained=same.explain, progress=_progress(left, right)
         )
-        if plot:
-            _plot(report, plot, force)
-    if json:
+        if output.plot:
+            _plot(report, output.plot, output.force)
+    if output.json:
         print(canonical(jsonable(report.as_dict())))
-    elif not quiet or not report.equal:
+    elif not output.quiet or not report.equal:
         from pe_cli.render.difference import show
 
-        show(report, explained=explain)
+        show(report, explained=same.explain)
     raise typer.Exit(0 if report.equal else 1)
 
 
@@ -118,3 +118,6 @@ def _plot(report: Report, path: str, force: bool) -> None:
             plot_difference(a.at(rows), b.at(rows), path, force, names=("a", "b"), rows=a.rows, title=title)
             return
     tell(f"pe: note: --plot {path}: nothing is drawn, there is no pair of tables of one shape that differ")
+
+
+diff_command = options.of_groups(diff, Tables, Same, options.Told)

@@ -2,73 +2,41 @@
 
 from __future__ import annotations
 
-import inspect
-import shlex
+import sys
 import textwrap
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from importlib import import_module
-from pathlib import PurePath
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pe_cli import catalogue, positions
-from pe_cli.commands import derive, options
-from pe_cli.commands import derive as docstring
-from pe_cli.commands.emit import Request, emit
+from pe_cli.commands import options
+from pe_cli.commands.options import Option
 from pe_cli.errors import PeError, option_name, parameter
-from pe_cli.files.sources import load_array, load_positions
+from pe_cli.files.base import NoSuchTypeError, default_format
+from pe_cli.files.sinks import open_sink
+from pe_cli.files.text import canonical, jsonable, metadata
 from pe_cli.numerics.dtypes import dtype_name
-from pe_cli.parallel import Run, mapping
-from pe_cli.process import require_memory
-from pe_cli.render.console import shown
+from pe_cli.process import size
+from pe_cli.render.console import shown, tell
 from pe_cli.signature import Source
-from pe_cli.tables import PairTable, RowTable, Table, WholeTable
+from pe_cli.tables import PairTable, Request, RowTable, Table, WholeTable
 from pe_cli.tensors import Tensors
 
+if TYPE_CHECKING:
+    import typer
+    from numpy.typing import NDArray
+
+SCHEMA = "pe.gen/1"
+MEASURED = ("residual",)  # facts that are reported and not stored, since they differ between processors
+NAMELESS = ("npy", "npz")  # formats without metadata
+LARGEST_FILE = 2**63 - 2**32  # with room for a header
 # Widths of a row: lists of their length are made before anything is written.
 LONGEST = {"dim": 1 << 22, "num_bands": 1 << 20, "heads": 1 << 20, "width": 1 << 20, "num_buckets": 1 << 24}
-FILLERS = {"rope": "presets"}  # modules of this package that fill in arguments from elsewhere
 ROWS = {"queries": "len", "keys": "k_len"}  # how the command line says what a function calls so
 READERS = {Source.GRAPH: "read_graph", Source.FOREST: "read_forest"}
-
-
-@dataclass(frozen=True)
-class Filled:
-    """Arguments that do not come one by one from the command line, and the words there that gave them."""
-
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    origins: Mapping[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-
-
-def gen_function(name: str) -> Callable[..., None]:
-    """The Typer callback of `pe gen NAME`: its options are those of the function and those that all share."""
-    encoding = Encoding(name)
-    fill = import_module(f"pe_cli.commands.{FILLERS[name]}") if name in FILLERS else None
-    own = fill.declarations(encoding.own) if fill else map(derive.typer_parameter, encoding.own.values())
-    declared = [
-        *own,
-        *(options.declarations(encoding.rows) if encoding.rows else ()),
-        *(options.declarations(options.Computing) if encoding.by_blocks else ()),
-        *(derive.typer_parameter(p) for p in encoding.reader.values()),
-        *(p for p in options.declarations(options.Naming) if p.name not in encoding.parameters),
-        *options.declarations(options.Output),
-    ]
-
-    def run(**values: Any) -> None:
-        generate(encoding, values, fill.fill(encoding.own, values) if fill else Filled())
-
-    required = [p for p in declared if p.default is inspect.Parameter.empty]
-    ordered = [*required, *(p for p in declared if p.default is not inspect.Parameter.empty)]
-    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in ordered}
-    lines = textwrap.wrap(
-        catalogue.CATALOGUE[name].example(name), 74, break_long_words=False, break_on_hyphens=False
-    )
-    example = " \\\n      ".join(lines)
-    run.__doc__ = f"{docstring.read(encoding.function).text}\n\n\b\nExample:\n  {example}"
-    return run
+WITH_PRESETS = "rope"
 
 
 class Encoding:
@@ -77,8 +45,8 @@ class Encoding:
     def __init__(self, name: str) -> None:
         self.name = name
         self.function = catalogue.load(name)
-        self.parameters = derive.parameters(self.function)
-        self.own = {n: p for n, p in self.parameters.items() if p.source not in derive.SUPPLIED}
+        self.parameters = options.of_function(self.function)
+        self.own = {n: p for n, p in self.parameters.items() if p.source not in options.SUPPLIED}
         self.sources = {p.source: n for n, p in self.parameters.items() if p.source is not None}
         self.rows = self._row_options()
         self.reader = self._reader_options()
@@ -100,59 +68,100 @@ class Encoding:
     @property
     def needs_rows(self) -> bool:
         """Whether the function can do nothing without positions, queries, keys or distances."""
-        supplied = [self.parameters[n] for source, n in self.sources.items() if source in derive.SUPPLIED]
+        supplied = [self.parameters[n] for source, n in self.sources.items() if source in options.SUPPLIED]
         return any(parameter.required for parameter in supplied)
 
-    def _reader_options(self) -> dict[str, derive.Parameter]:
+    def _reader_options(self) -> dict[str, Option]:
         for source, reader in READERS.items():
             if source in self.sources:
                 from pe_cli import structures
 
-                return dict(list(derive.parameters(getattr(structures, reader)).items())[1:])
+                return dict(list(options.of_function(getattr(structures, reader)).items())[1:])
         return {}
 
+    def declared(self) -> list[Option]:
+        """Every option of `pe gen NAME`."""
+        own = list(self.own.values())
+        if self.name == WITH_PRESETS:
+            own = [PRESET, *(replace(p, required=False, default=None) if p.required else p for p in own)]
+        return [
+            *own,
+            *(options.of_group(self.rows) if self.rows else ()),
+            *(options.of_group(options.Computing) if self.by_blocks else ()),
+            *self.reader.values(),
+            *(p for p in options.of_group(options.Naming) if p.name not in self.parameters),
+            *options.of_group(options.Output),
+        ]
 
-def generate(encoding: Encoding, values: dict[str, Any], filled: Filled) -> None:
+    def example(self) -> str:
+        """The example of the catalogue, in lines that fit a terminal."""
+        line = catalogue.CATALOGUE[self.name].example(self.name)
+        return " \\\n      ".join(textwrap.wrap(line, 74, break_long_words=False, break_on_hyphens=False))
+
+
+def gen_function(name: str) -> Callable[..., None]:
+    """The callback of `pe gen NAME`: its options are those of the function and those that all share."""
+    encoding = Encoding(name)
+    run = partial(generate, encoding)
+    run.__doc__ = f"{options.documentation(encoding.function).text}\n\n\b\nExample:\n  {encoding.example()}"
+    return options.command(run, encoding.declared(), context=name == WITH_PRESETS)
+
+
+def generate(encoding: Encoding, **values: Any) -> None:
     """Build the table that the command line asks for and hand it to its output."""
-    output: options.Output = options.take(options.Output, values)
-    rows = options.take(encoding.rows, values) if encoding.rows else None
+    filled = fill(encoding, values) if encoding.name == WITH_PRESETS else Filled()
+    output = options.take(options.Output, values)
+    rows: Any = options.take(encoding.rows, values) if encoding.rows else None
     computing = options.take(options.Computing, values) if encoding.by_blocks else options.Computing()
-    given = {n: values[n] for n in (*encoding.own, *encoding.reader)}
     try:
-        with mapping(computing.workers, computing.dask) as run:
-            _generate(encoding, given, filled, rows, output, values.get("dtype"), values["name"], run)
+        with _mapping(computing) as run:
+            request = _made(encoding, values, filled, rows, output)
+            request.table.run = run
+            emit(request, output)
     except PeError as error:
-        raise PeError(error.spelled(speller(encoding, given))) from error
+        raise PeError(error.spelled(speller(encoding, values))) from error
     except ArithmeticError as error:
         raise PeError(
             f"{encoding.name}: these numbers are too large or too small to compute with ({error})"
         ) from error
 
 
-def _generate(
-    encoding: Encoding,
-    given: Mapping[str, Any],
-    filled: Filled,
-    rows: Any,
-    output: options.Output,
-    dtype: str | None,
-    name: str | None,
-    run: Run,
-) -> None:
-    if dtype is not None and "dtype" not in encoding.own:
+@contextmanager
+def _mapping(computing: options.Computing) -> Iterator[Any]:
+    if computing == options.Computing():
+        yield map
+        return
+    from pe_cli.parallel import mapping
+
+    with mapping(computing.workers, computing.dask) as run:
+        yield run
+
+
+def _made(
+    encoding: Encoding, values: Mapping[str, Any], filled: Filled, rows: Any, output: options.Output
+) -> Request:
+    name, dtype = values["name"], values["dtype"]
+    rounds_itself = "dtype" in encoding.own
+    if dtype is not None:
         dtype = dtype_name(dtype)
     if name is not None:
         _require_text(name)
     with shown(quiet=output.quiet):
-        arguments = {**_arguments(encoding, given, filled.arguments), **filled.arguments}
+        arguments = {**_arguments(encoding, values, filled.arguments), **filled.arguments}
         _require_use(encoding, arguments, rows)
         table = build(encoding, arguments, rows, dtype=dtype, name=name)
-        table.run = run
-    if dtype is not None and "dtype" not in encoding.own and table.holds_integers:
-        raise PeError(f"--dtype {dtype}: this table holds whole numbers, leave --dtype out")
-    words = [*command_words(encoding, given, rows, dtype=dtype, name=name), *filled.words]
+    if dtype is not None and not rounds_itself and table.holds_integers:
+        raise PeError(f"{parameter('dtype')} {dtype}: this table holds whole numbers, leave it out")
+    naming = options.Naming(None if rounds_itself else dtype, name)
+    command = options.command_line(
+        ("gen", encoding.name),
+        [(p, values[n]) for n, p in {**encoding.own, **encoding.reader}.items()],
+        options.given_in(rows) if rows is not None else (),
+        options.given_in(naming),
+        filled.words,
+    )
     made = {**arguments, **_asked(rows)}
-    emit(Request(encoding.name, table, shlex.join(words), made, output, filled.origins, filled.warnings))
+    return Request(encoding.name, table, command, made, filled.origins, filled.warnings)
 
 
 def build(
@@ -169,11 +178,11 @@ def build(
             raise PeError(f"{parameter(n)} {arguments[n]}: at most {most}, a single row would be too large")
     if isinstance(rows, options.GraphChoice):
         return _of_graphs(encoding, arguments, rows.shard, dtype, name)
-    chosen = _asked(rows)
-    if not chosen and not encoding.needs_rows:
+    asked = _asked(rows)
+    if not asked and not encoding.needs_rows:
         return WholeTable(encoding.function(**arguments), dtype, name)
     if isinstance(rows, options.RowChoice):
-        if not chosen and not arguments.get("grid"):
+        if not asked and not arguments.get("grid"):
             constants = same_for_every_position(encoding, arguments)
             if constants is not None:
                 return WholeTable(constants, dtype, name)
@@ -182,16 +191,39 @@ def build(
                 f"--prefix-rows {rows.prefix_rows}: rows of zeros would wipe these tokens out of a rotary table; "
                 "position 0 leaves a token as it is, so write --positions 0,0:N"
             )
-        shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
-        where = chosen_positions(encoding, rows, arguments)
-        return RowTable(encoding.function, arguments, where, dtype, name, rows.prefix_rows, shard)
-    pairs = chosen_pairs(encoding, rows) if rows is not None else {}
-    if "queries" in pairs:
-        by_distance = Source.DISTANCES in encoding.sources
-        return PairTable(
-            encoding.function, arguments, **pairs, by_distance=by_distance, dtype=dtype, key=name
+        rule = getattr(encoding.function, "default_positions", None)
+        where = positions.chosen(
+            rows.len,
+            rows.positions,
+            load=load_positions,
+            grid=arguments.get("grid"),
+            has_grid="grid" in encoding.parameters,
+            rule=None if rule is None else lambda length: rule(length, **arguments),
         )
-    return WholeTable(encoding.function(**arguments, **pairs), dtype, name)
+        shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
+        return RowTable(encoding.function, arguments, where, dtype, name, rows.prefix_rows, shard)
+    if rows is None:
+        return WholeTable(encoding.function(**arguments), dtype, name)
+    by_distance = Source.DISTANCES in encoding.sources
+    if by_distance and rows.distances is not None:
+        if asked.keys() - {"shard"} != {"distances"}:
+            raise PeError(
+                "--distances is a list instead of pairs: leave out --len, --q-len, --k-len and --positions"
+            )
+        listed = positions.part(positions.distances(rows.distances, load_positions), rows.shard)
+        return WholeTable(encoding.function(**arguments, distances=listed), dtype, name)
+    queries, keys = positions.pairs(
+        rows.len, rows.q_len, rows.k_len, rows.positions, load=load_positions, by_distance=by_distance
+    )
+    return PairTable(
+        encoding.function,
+        arguments,
+        positions.part(queries, rows.shard),
+        keys,
+        by_distance=by_distance,
+        dtype=dtype,
+        key=name,
+    )
 
 
 def _of_graphs(
@@ -219,7 +251,7 @@ def _asked(rows: Any) -> dict[str, Any]:
     """The row options that were given, also where they ask for nothing."""
     if rows is None:
         return {}
-    return {f.name: getattr(rows, f.name) for f in fields(rows) if getattr(rows, f.name) != f.default}
+    return {one.name: value for one, value in options.given_in(rows) if value != one.default}
 
 
 def same_for_every_position(encoding: Encoding, arguments: dict[str, Any]) -> Tensors | None:
@@ -230,81 +262,18 @@ def same_for_every_position(encoding: Encoding, arguments: dict[str, Any]) -> Te
     return tensors if all(array.size for array in tensors.values()) else None
 
 
-def chosen_positions(
-    encoding: Encoding, rows: options.RowChoice, arguments: Mapping[str, Any]
-) -> positions.Positions:
-    """The positions of `--positions`, `--len` or `--grid`."""
-    if rows.positions is not None:
-        if rows.len is not None:
-            raise PeError("--len and --positions both say which rows: give one of them")
-        return positions.parse(rows.positions, load_positions)
-    grid = arguments.get("grid")
-    if rows.len is None and grid:
-        size = 1
-        for side in grid:
-            size *= side
-        return positions.first(size, f"--grid {'x'.join(map(str, grid))}")
-    if rows.len is None:
-        also = " or --grid HxW" if "grid" in encoding.parameters else ""
-        raise PeError(f"which rows? Give --len N or --positions SPEC{also}")
-    rule = getattr(encoding.function, "default_positions", None)
-    if rule is None:
-        return positions.first(rows.len)
-    positions.first(rows.len)
-    require_memory(16 * rows.len, f"--len {rows.len}", "ask for some of them by --positions")
-    return positions.Positions([positions.Rows(rule(rows.len, **arguments))], f"--len {rows.len}")
+def load_positions(source: str) -> NDArray[Any]:
+    """The positions of `@FILE`."""
+    from pe_cli.files import sources
+
+    return sources.load_positions(source)
 
 
-def chosen_pairs(encoding: Encoding, rows: options.PairChoice) -> dict[str, Any]:
-    """The arguments that say which queries and keys, or which distances."""
-    import numpy as np
+def load_array(source: str) -> NDArray[Any]:
+    """The table of `FILE` or `FILE:TENSOR`."""
+    from pe_cli.files import sources
 
-    distances = getattr(rows, "distances", None)
-    if distances is not None:
-        if _asked(rows).keys() - {"shard"} != {"distances"}:
-            raise PeError(
-                "--distances is a list instead of pairs: leave out --len, --q-len, --k-len and --positions"
-            )
-        where = positions.parse(distances, load_positions, "--distances")
-        require_memory(16 * len(where), f"--distances {distances}", "ask for fewer")
-        listed = _integers(where.block(0, len(where)), "--distances")
-        return {encoding.sources[Source.DISTANCES]: _part(listed, rows.shard)}
-    k_len = rows.k_len if rows.k_len is not None else rows.len
-    q_len = rows.q_len if rows.q_len is not None else rows.len
-    if k_len is None or (q_len is None and rows.positions is None):
-        also = " or --distances A:B" if hasattr(rows, "distances") else ""
-        raise PeError(f"which pairs? Give --len N, or --q-len and --k-len{also}")
-    keys = positions.first(k_len, None if rows.k_len is None else f"--k-len {k_len}")
-    require_memory(16 * k_len, f"a table of {k_len} keys", "ask for fewer by --k-len")
-    if rows.positions is not None:
-        where = positions.parse(rows.positions, load_positions)
-        require_memory(16 * len(where), f"--positions {rows.positions}", "ask for fewer")
-        queries = _integers(where.block(0, len(where)), "--positions")
-    else:
-        assert q_len is not None
-        positions.first(q_len, None if rows.q_len is None else f"--q-len {q_len}")
-        if q_len > k_len:
-            raise PeError(
-                f"--q-len {q_len}: the queries are the last of the {k_len} keys, so there cannot be more"
-            )
-        queries = np.arange(k_len - q_len, k_len)
-    queries = _part(queries, rows.shard)
-    pairs: dict[str, Any] = {}
-    for source, name in encoding.sources.items():
-        # A function that takes queries takes distances instead of them, not beside them.
-        if source is Source.QUERIES:
-            pairs[name] = queries
-        elif source is Source.KEYS:
-            pairs[name] = keys.block(0, k_len)
-    return pairs
-
-
-def _part(values: Any, shard: str | None) -> Any:
-    """The `I/N`-th block of the queries or distances."""
-    if shard is None:
-        return values
-    index, count = positions.parse_shard(shard)
-    return values[len(values) * index // count : len(values) * (index + 1) // count]
+    return sources.load_array(source)
 
 
 def speller(encoding: Encoding, given: Mapping[str, Any]) -> Callable[[str], str]:
@@ -315,50 +284,24 @@ def speller(encoding: Encoding, given: Mapping[str, Any]) -> Callable[[str], str
         if own is None or name in ROWS:
             return option_name(ROWS.get(name, name))
         typed = given.get(name)
-        if own.source in derive.READ_FROM_FILE:
+        if own.source in options.READ_FROM_FILE:
             return str(typed)
-        return f"{own.option} {typed}" if own.source is Source.ARRAY and typed else own.option
+        return f"{own.flag} {typed}" if own.source is Source.ARRAY and typed else own.flag
 
     return spell
 
 
-def command_words(
-    encoding: Encoding, given: Mapping[str, Any], rows: Any, *, dtype: str | None, name: str | None
-) -> list[str]:
-    """The command line that makes this table again: paths are cut to names, defaults left out."""
-    words = ["pe", "gen", encoding.name]
-    for n, p in {**encoding.own, **encoding.reader}.items():
-        value = given[n]
-        if p.source in derive.READ_FROM_FILE:
-            words.append(PurePath(value).name)
-        elif value is not None and (p.required or value != p.default):
-            words += derive.spelled(p, PurePath(value).name if p.source is Source.ARRAY else value)
-    shared = dict(vars(rows)) if rows is not None else {}
-    if "dtype" not in encoding.own:
-        shared["dtype"] = dtype
-    shared["name"] = name
-    for n, value in shared.items():
-        if value:
-            words += spelled_shared(n, value)
-    return words
-
-
-def spelled_shared(name: str, value: Any) -> list[str]:
-    """The words that give a shared option."""
-    option, text = option_name(name), str(value)
-    return [f"{option}={text}"] if text.startswith("-") else [option, text]
-
-
 def _arguments(encoding: Encoding, given: Mapping[str, Any], filled: Mapping[str, Any]) -> dict[str, Any]:
     """What the command line gives, where nothing else does."""
-    own = {n: p for n, p in encoding.own.items() if n not in filled}
-    arguments = {n: derive.argument(p, given[n], load_array) for n, p in own.items()}
+    arguments = {
+        n: options.taken(p, given[n], load_array) for n, p in encoding.own.items() if n not in filled
+    }
     for source, reader in READERS.items():
         if source in encoding.sources:
             from pe_cli import structures
 
             n = encoding.sources[source]
-            read = {r: derive.argument(p, given[r], load_array) for r, p in encoding.reader.items()}
+            read = {r: options.taken(p, given[r], load_array) for r, p in encoding.reader.items()}
             arguments[n] = getattr(structures, reader)(arguments[n], **read)
     return arguments
 
@@ -369,8 +312,8 @@ def _require_use(encoding: Encoding, arguments: Mapping[str, Any], rows: Any) ->
         return
     for n in getattr(encoding.function, "only_by_default", ()):
         p = encoding.parameters[n]
-        if arguments[n] != p.default:
-            raise PeError(f"{' '.join(derive.spelled(p, arguments[n]))} is about --len: --positions says all")
+        if p.parameter is not None and arguments[n] != p.parameter.default:
+            raise PeError(f"{' '.join(p.words(arguments[n]))} is about --len: --positions says all")
 
 
 def _require_text(name: str) -> None:
@@ -379,7 +322,157 @@ def _require_text(name: str) -> None:
         raise PeError(f"--name {name!r}: a tensor's name is text that can be printed")
 
 
-def _integers(values: Any, option: str) -> Any:
-    if values.dtype.kind != "i" or values.ndim != 1:
-        raise PeError(f"{option}: these are whole numbers, one axis")
-    return values
+# Presets
+
+
+class Filled(NamedTuple):
+    """Arguments that do not come one by one from the command line, and the words there that gave them."""
+
+    arguments: Mapping[str, Any] = {}
+    origins: Mapping[str, str] = {}
+    warnings: tuple[str, ...] = ()
+    words: tuple[tuple[Option, Any], ...] = ()
+
+
+def _preset_names() -> list[str]:
+    from pe_cli.models.read import preset_names
+
+    return preset_names()
+
+
+PRESET = Option(
+    "preset",
+    flags=("--preset",),
+    metavar="NAME",
+    help="Values of a well-known model, such as llama-3.1 or gemma-3-4b:sliding_attention; "
+    "an option beside it wins.",
+    choices=_preset_names,
+)
+
+
+def fill(encoding: Encoding, values: dict[str, Any]) -> Filled:
+    """The arguments that the preset gives: those that the command line does not name itself."""
+    context: typer.Context = values.pop("context")
+    name = values.pop("preset")
+    if name is None:
+        if values["dim"] is None and values["axes"] is None:
+            raise PeError("which width? Give --dim N, or --preset NAME for the values of a well-known model")
+        return Filled()
+    from pe_cli.encodings.rope.scaling import scaling_options
+    from pe_cli.models.resolve import preset
+
+    named = {n for n in encoding.own if _is_named(context, n)}
+    resolved = preset(name, seq_len=values["seq_len"])
+    if "scaling" in named:
+        # Another scaling does not take what belongs to the model's own.
+        named |= set(scaling_options(resolved.parameters.get("scaling", "none")))
+    kept = {n: value for n, value in resolved.parameters.items() if n not in named and n != "layout"}
+    origins = {n: f"{resolved.origins[n]}, preset {name}" for n in kept if n in resolved.origins}
+    return Filled(kept, origins, resolved.warnings, ((PRESET, name),))
+
+
+def _is_named(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+# Output: bytes into a file or pipe, a summary and a picture at a terminal, JSON where asked
+
+
+def emit(request: Request, output: options.Output) -> None:
+    """Write, show and report as the output options say."""
+    table = request.table
+    writes = output.output is not None or not (output.json or sys.stdout.isatty())
+    if output.output == "-" and (sys.stdout.isatty() or output.json):
+        raise PeError("-o - writes bytes: send stdout into a pipe or file, without --json")
+    if not writes and output.format:
+        raise PeError(f"--format {output.format}: nothing is written to a terminal; give -o FILE or a pipe")
+    if output.plot:
+        from pe_cli.render.plots.drawing import require_picture
+
+        require_picture(output.plot, force=output.force, beside=output.output)
+    if writes:
+        with shown(quiet=output.quiet):
+            write(request, output)
+    if output.plot:
+        from pe_cli.render.plots import plot_table
+
+        plot_table(request, output.plot, force=output.force)
+    if output.json:
+        print(canonical(report(request, output.output)))
+    if not output.quiet:
+        for remark, indent in request.remarks:
+            tell(remark, indent=indent)
+        for warning in (*table.warnings, *request.warnings):
+            tell(f"pe: warning: {warning}")
+        if writes:
+            _say_written(request, output)
+        elif not output.json:
+            from pe_cli.render.summary import show_table
+
+            show_table(request)
+
+
+def write(request: Request, output: options.Output) -> None:
+    """Stream the table into its file, or into stdout."""
+    table = request.table
+    facts = {name: value for name, value in table.facts.items() if name not in MEASURED}
+    about = metadata(request.command, request.encoding, request.parameters, facts)
+    if table.nbytes >= LARGEST_FILE:
+        raise PeError(
+            f"a table of {size(table.nbytes)} fits into no file: ask for fewer rows, or a --shard of them"
+        )
+    path = None if output.output in (None, "-") else output.output
+    try:
+        with open_sink(
+            path, list(table.specs.values()), metadata=about, format=output.format, force=output.force
+        ) as sink:
+            table.write(sink)
+    except NoSuchTypeError as error:
+        ways = ["--dtype float32 (complex64)"] if error.dtype == "complex128" else []
+        ways += ["--parts split (real and imaginary part)"] if "parts" in request.parameters else []
+        raise PeError(", or ".join([str(error), *ways])) from error
+
+
+def report(request: Request, output: str | None) -> dict[str, Any]:
+    """What `--json` prints."""
+    table = request.table
+    return {
+        "schema": SCHEMA,
+        "encoding": request.encoding,
+        "command": request.command,
+        "parameters": jsonable({n: v for n, v in request.parameters.items() if v is not None}),
+        "origins": dict(request.origins),
+        "facts": jsonable(table.facts),
+        "warnings": [*table.warnings, *request.warnings],
+        **request.more,
+        "output": output,
+        "tensors": [
+            {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape), "bytes": spec.nbytes}
+            for spec in table.specs.values()
+        ],
+    }
+
+
+def _say_written(request: Request, output: options.Output) -> None:
+    from pe_cli.render.console import spell, telling
+
+    specs = list(request.table.specs.values())
+    tensors = ", ".join(f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in specs)
+    facts = [
+        f"{name.replace('_', ' ')} {_cut(spell(value))}"
+        for name, value in telling(request.table.facts).items()
+    ]
+    where = output.output or "stdout"
+    said = "; ".join([f"{tensors}, {size(request.table.nbytes)} to {where}", *facts])
+    tell(f"pe: {said}")
+    kind = default_format(output.output, specs, output.format)
+    if "node_ids" in request.table.facts and kind in NAMELESS:
+        tell(
+            f"pe: warning: {kind} files carry no names: the ids of the nodes are in none of it; "
+            "write .safetensors or .h5 to keep them"
+        )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, ClassVar
 
 import typer
 
-from pe_cli.commands.options import Force, Json, Plot, TensorKey
+from pe_cli.commands import options
+from pe_cli.commands.options import argument, option
 from pe_cli.errors import PeError
 from pe_cli.files.sources import open_source, split_spec
 from pe_cli.files.text import canonical, jsonable
@@ -16,42 +18,32 @@ from pe_cli.inspect import FileReport, look_at
 from pe_cli.process import DIFFERENT
 
 
-def inspect_command(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE", help="FILE, FILE:TENSOR, config.json, a model folder, or - (stdin)."
-        ),
-    ],
-    tensor: TensorKey = None,
-    values: Annotated[
-        bool,
-        typer.Option("--values", help="In a checkpoint, read the position tensors, not their headers alone."),
-    ] = False,
-    component: Annotated[
-        str | None,
-        typer.Option(
-            "--component", metavar="NAME", help="Of a configuration: only this part, such as text_config."
-        ),
-    ] = None,
-    layer_type: Annotated[
-        str | None,
-        typer.Option("--layer-type", metavar="NAME", help="Of a configuration: only these layers."),
-    ] = None,
-    seq_len: Annotated[
-        int | None,
-        typer.Option("--seq-len", metavar="N", min=1, help="Of a configuration: the length that is served."),
-    ] = None,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Of a model folder: exit 1 where its files contradict each other (findings)."
-        ),
-    ] = False,
-    json: Json = False,
-    plot: Plot = None,
-    force: Force = False,
-) -> None:
+@dataclass(frozen=True)
+class What:
+    """What is looked at."""
+
+    heading: ClassVar[str] = "Source"
+    source: str = argument("SOURCE", "FILE, FILE:TENSOR, config.json, a model folder, or - (stdin).")
+    tensor: str | None = option("KEY", "The tensor, where there are several.")
+    values: bool = option(
+        None, "In a checkpoint, read the position tensors, not their headers alone.", default=False
+    )
+
+
+@dataclass(frozen=True)
+class OfModel:
+    """What is asked of a configuration or a model folder."""
+
+    heading: ClassVar[str] = "Configurations and model folders"
+    component: str | None = option("NAME", "Only this part, such as text_config.")
+    layer_type: str | None = option("NAME", "Only these layers.")
+    seq_len: int | None = option("N", "The length that is served.", minimum=1)
+    strict: bool = option(
+        None, "Exit 1 where the files of a folder contradict each other (findings).", default=False
+    )
+
+
+def inspect(what: What, model: OfModel, output: options.Shown) -> None:
     """Say what is in a file, and which encoding a table is.
 
     For a table: its shape, its numbers, its picture, and the encoding, layout and parameters that reproduce it, with
@@ -63,37 +55,37 @@ def inspect_command(
     Example:
       pe gen rope --len 4096 --dim 128 | pe inspect -
     """
+    source = what.source
     if _is_configuration(source):
-        if tensor or values:
+        if what.tensor or what.values:
             raise PeError(f"{source} is a configuration: --tensor and --values are for files of tensors")
-        which = {"component": component, "layer_type": layer_type, "seq_len": seq_len}
-        found = _inspect_model(source, which, json=json, plot=plot, force=force)
-        if strict and found:
+        found = _inspect_model(source, model, output)
+        if model.strict and found:
             raise typer.Exit(DIFFERENT)
         return
-    if strict:
+    if model.strict:
         raise PeError(f"{source} is a file of tensors: --strict is for model folders and configurations")
-    if component or layer_type or seq_len:
+    if model != OfModel():
         raise PeError(
             f"{source} is a file of tensors: --component, --layer-type and --seq-len are for configurations"
         )
-    with open_source(source, tensor=tensor) as opened:
-        named = tensor is not None or split_spec(source)[1] is not None
-        report = look_at(opened, named, values=values)
-    if plot:
-        _plot(report, plot, force)
-    model = _model_of_gguf(source) if report.format == "gguf" and not named else None
-    if json:
-        said = report.as_dict() | ({"model": model} if model else {})
+    with open_source(source, tensor=what.tensor) as opened:
+        named = what.tensor is not None or split_spec(source)[1] is not None
+        report = look_at(opened, named, values=what.values)
+    if output.plot:
+        _plot(report, output.plot, output.force)
+    of_gguf = _model_of_gguf(source) if report.format == "gguf" and not named else None
+    if output.json:
+        said = report.as_dict() | ({"model": of_gguf} if of_gguf else {})
         print(canonical(jsonable(said)))
     else:
         from pe_cli.render.inspection import show_file
 
         show_file(report)
-        if model:
+        if of_gguf:
             from pe_cli.render.inspection import show_model
 
-            show_model(model)
+            show_model(of_gguf)
 
 
 def _model_of_gguf(source: str) -> dict[str, Any] | None:
@@ -121,9 +113,7 @@ def _is_configuration(source: str) -> bool:
     return head.removeprefix(BOM_UTF8).lstrip()[:1] == b"{" and b"\0" not in head
 
 
-def _inspect_model(
-    source: str, which: dict[str, Any], *, json: bool, plot: str | None, force: bool
-) -> list[dict[str, Any]]:
+def _inspect_model(source: str, asked: OfModel, output: options.Shown) -> list[dict[str, Any]]:
     """Show a configuration or a model folder; returns what contradicts itself in it."""
     from pe_cli.extend.findings import findings
     from pe_cli.models.describe import inspect_config, unresolved
@@ -131,18 +121,20 @@ def _inspect_model(
     found = [finding.as_dict() for finding in findings(source)]
     tensors = _position_tensors(Path(source)) if Path(source).is_dir() else []
     try:
-        report = inspect_config(source, **which)
+        report = inspect_config(
+            source, component=asked.component, layer_type=asked.layer_type, seq_len=asked.seq_len
+        )
     except PeError as error:
         if not (found or tensors):
             raise
         report = unresolved(source, error)
     report["tensors"] = tensors
     report["findings"] = found
-    if plot:
+    if output.plot:
         from pe_cli.render.plots import plot_model
 
-        plot_model(report, plot, force=force)
-    if json:
+        plot_model(report, output.plot, force=output.force)
+    if output.json:
         print(canonical(jsonable(report)))
     else:
         from pe_cli.render.inspection import show_model
@@ -180,3 +172,6 @@ def _plot(report: FileReport, path: str, force: bool) -> None:
     plot_tensors(
         shown, path, lengths={name: len(array) for name, array in shown.items() if array.ndim}, force=force
     )
+
+
+inspect_command = options.of_groups(inspect, What, OfModel, options.Shown)

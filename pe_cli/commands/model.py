@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from pathlib import PurePath
-from typing import Annotated, Any
-
-import typer
+from typing import Any, ClassVar
 
 from pe_cli import positions
 from pe_cli.commands import gen, options
-from pe_cli.commands.emit import Request, emit
+from pe_cli.commands.options import argument, option
 from pe_cli.errors import PeError, no_such, option_name
-from pe_cli.files.sources import load_positions
 from pe_cli.models.layers import FUNCTIONS
 from pe_cli.models.resolve import ALL_LAYERS, resolve_every
 from pe_cli.models.resolved import EVERY_LENGTH, Resolved
 from pe_cli.numerics.dtypes import dtype_name
 from pe_cli.render.console import INDENT, spell
-from pe_cli.tables import JoinedTables, RowTable, Table, WholeTable
+from pe_cli.tables import JoinedTables, Request, RowTable, Table, WholeTable
 
 ENCODING_TABLE = "encoding"
 ROW_ORDERS = ("model", "raster")
@@ -31,92 +25,49 @@ ROW_ORDERS = ("model", "raster")
 class Which:
     """Which table of which part of the model, and for what."""
 
-    config: Annotated[
-        str,
-        typer.Argument(
-            metavar="CONFIG",
-            help="config.json, a model folder, a .gguf file, a preset (llama-3.1), the name of a model in the local "
-            "Hugging Face cache, or - (JSON on stdin).",
-        ),
-    ]
-    component: Annotated[
-        str | None,
-        typer.Option(
-            "--component", metavar="NAME", help="Part of a composite model: text_config; dots go deeper."
-        ),
-    ] = None
-    layer_type: Annotated[
-        str | None,
-        typer.Option(
-            "--layer-type",
-            metavar="NAME",
-            help="Where layer types differ: full_attention, encoder, …; all writes each as LAYER_TYPE.NAME.",
-        ),
-    ] = None
-    seq_len: Annotated[
-        int | None,
-        typer.Option(
-            "--seq-len",
-            metavar="N",
-            min=1,
-            help="Length served, where the table depends on it (dynamic NTK, LongRoPE).",
-        ),
-    ] = None
-    layout: Annotated[
-        str | None,
-        typer.Option(
-            "--layout",
-            metavar="NAME",
-            help="As in `pe gen rope`; by default as the model's own code stores it.",
-        ),
-    ] = None
-    truncate: Annotated[
-        bool | None,
-        typer.Option("--truncate/--no-truncate", help="Round YaRN's range or not, whatever the file says."),
-    ] = None
-    compute: Annotated[
-        str | None,
-        typer.Option(
-            "--compute", metavar="NAME", help="exact (default), or float32 as the frameworks compute."
-        ),
-    ] = None
-    grid: Annotated[
-        str | None,
-        typer.Option(
-            "--grid", metavar="HxW", help="Rows are the cells of this grid (vision towers, M-RoPE)."
-        ),
-    ] = None
-    row_order: Annotated[
-        str,
-        typer.Option(
-            "--row-order",
-            metavar="NAME",
-            help="Of the cells of a grid: model, as its attention holds them, or raster, row by row.",
-            autocompletion=lambda: list(ROW_ORDERS),
-        ),
-    ] = "model"
-    table: Annotated[
-        str,
-        typer.Option(
-            "--table",
-            metavar="NAME",
-            help="encoding, or what the model has beside it: query-temperature, rotated-layers.",
-            autocompletion=lambda: [ENCODING_TABLE, "query-temperature", "rotated-layers"],
-        ),
-    ] = ENCODING_TABLE
+    heading: ClassVar[str] = "Model"
+    config: str = argument(
+        "CONFIG",
+        "config.json, a model folder, a .gguf file, a preset (llama-3.1), the name of a model in the local "
+        "Hugging Face cache, or - (JSON on stdin).",
+    )
+    component: str | None = option("NAME", "Part of a composite model: text_config; dots go deeper.")
+    layer_type: str | None = option(
+        "NAME", "Where layer types differ: full_attention, encoder, …; all writes each as LAYER_TYPE.NAME."
+    )
+    seq_len: int | None = option(
+        "N", "Length served, where the table depends on it (dynamic NTK, LongRoPE).", minimum=1
+    )
+    layout: str | None = option("NAME", "As in `pe gen rope`; by default as the model's own code stores it.")
+    truncate: bool | None = option(
+        None, "Round YaRN's range or not, whatever the file says.", flags="--truncate/--no-truncate"
+    )
+    compute: str | None = option("NAME", "exact (default), or float32 as the frameworks compute.")
+    grid: str | None = option("HxW", "Rows are the cells of this grid (vision towers, M-RoPE).")
+    row_order: str = option(
+        "NAME",
+        "Of the cells of a grid: model, as its attention holds them, or raster, row by row.",
+        default="model",
+        choices=lambda: ROW_ORDERS,
+    )
+    table: str = option(
+        "NAME",
+        "encoding, or what the model has beside it: query-temperature, rotated-layers.",
+        default=ENCODING_TABLE,
+        choices=lambda: [ENCODING_TABLE, *FUNCTIONS],
+    )
 
 
 @dataclass(frozen=True)
 class ModelRows(options.DistanceChoice):
     """Which rows or pairs, whatever the encoding turns out to be."""
 
-    shard: options.Shard = None
-    prefix_rows: Annotated[
-        int, typer.Option("--prefix-rows", metavar="N", min=0, help="Zero rows in front.")
-    ] = 0
+    heading: ClassVar[str] = "Rows"
+    shard: str | None = option("I/N", "Only the I-th (from 0) of N equal row blocks.")
+    prefix_rows: int = option("N", "Zero rows in front.", default=0, minimum=0)
 
 
-def model_command(**values: Any) -> None:
+def model(which: Which, rows: ModelRows, naming: options.Naming, output: options.Output) -> None:
     """The encoding of a model, from its config.json, model folder or .gguf file.
 
     Reads Hugging Face configurations of transformers 4 and 5, those of other formats (params.json, mlc, litgpt,
@@ -129,10 +80,6 @@ def model_command(**values: Any) -> None:
     Example:
       pe gen model ./Llama-3.1-8B/config.json --len 131072 -o cache.safetensors
     """
-    which: Which = options.take(Which, values)
-    naming: options.Naming = options.take(options.Naming, values)
-    output: options.Output = options.take(options.Output, values)
-    rows: ModelRows = options.take(ModelRows, values)
     if which.row_order not in ROW_ORDERS:
         raise no_such("row order", which.row_order, ROW_ORDERS)
     every = resolve_every(
@@ -155,10 +102,10 @@ def model_command(**values: Any) -> None:
         table, arguments = made[which.layer_type]
         origins, warnings = first.origins, first.warnings
     name = first.encoding if which.table == ENCODING_TABLE else which.table
-    command = shlex.join(_command_words(which, rows, naming))
+    command = options.command_line(("gen", "model"), *map(options.given_in, (which, rows, naming)))
     remarks = tuple(remark for label, one in every.items() for remark in _remarks(one, made[label][1]))
     more = {"unread": list(dict.fromkeys(key for one in every.values() for key in one.unread))}
-    emit(Request(name, table, command, arguments, output, origins, warnings, remarks, more))
+    gen.emit(Request(name, table, command, arguments, origins, warnings, remarks, more), output)
 
 
 def _table(
@@ -180,14 +127,12 @@ def _with_options(resolved: Resolved, which: Which, rows: ModelRows) -> dict[str
     """The arguments of the encoding, with those that the command line gives."""
     arguments = dict(resolved.parameters)
     taken = gen.Encoding(resolved.encoding).parameters
-    for option in ("layout", "compute"):
-        value = getattr(which, option)
+    for name in ("layout", "compute"):
+        value = getattr(which, name)
         if value is not None:
-            if option not in taken:
-                raise PeError(
-                    f"--{option} {value}: this model uses {resolved.encoding}, which has no {option}"
-                )
-            arguments[option] = value
+            if name not in taken:
+                raise PeError(f"--{name} {value}: this model uses {resolved.encoding}, which has no {name}")
+            arguments[name] = value
     if which.grid is not None:
         if "grid" not in taken:
             raise PeError(f"--grid {which.grid}: this model uses {resolved.encoding}, which has no grid")
@@ -208,9 +153,8 @@ def _encoding_table(
     if "dtype" in encoding.parameters and naming.dtype is not None:
         arguments["dtype"] = naming.dtype
     chosen = _chosen_rows(encoding, rows)
-    dtype = None if "dtype" in encoding.parameters else naming.dtype
     if resolved.axes == 1:
-        return gen.build(encoding, arguments, chosen, dtype=dtype, name=naming.name)
+        return gen.build(encoding, arguments, chosen, dtype=naming.dtype, name=naming.name)
     return _table_of_cells(resolved, encoding, arguments, chosen, naming, raster=raster)
 
 
@@ -228,13 +172,13 @@ def _table_of_cells(
     if rows.positions is not None:
         if rows.len is not None:
             raise PeError("--len and --positions both say which rows: give one of them")
-        where = positions.parse(rows.positions, load_positions)
+        where = positions.parse(rows.positions, gen.load_positions)
         resolved.drop_grid(arguments, coordinates=where.block(0, 0).ndim == 2)
     function, taken, count = resolved.by_rows(encoding.function, arguments, raster=raster)
     if where is None:
         constants = None if count else gen.same_for_every_position(encoding, arguments)
         if constants is not None:
-            return WholeTable(constants, None, naming.name)
+            return WholeTable(constants, naming.dtype, naming.name)
         length = count if rows.len is None else rows.len
         if length is None:
             raise PeError("which rows? Give --grid HxW, or --positions @FILE with coordinates")
@@ -244,7 +188,7 @@ def _table_of_cells(
             f"--prefix-rows {rows.prefix_rows}: rows of zeros would wipe these tokens out of a rotary table"
         )
     shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
-    table = RowTable(function, taken, where, None, naming.name, 0, shard)
+    table = RowTable(function, taken, where, naming.dtype, naming.name, 0, shard)
     if count is not None and where.block(0, 0).ndim == 1:
         table.facts = {**table.facts, "row_order": resolved.order_of_rows(raster=raster)}
     return table
@@ -281,11 +225,7 @@ def _extra_table(
     function = FUNCTIONS[asked]
     if known[asked].by == "layer":
         return WholeTable(function(**arguments), None, naming.name), arguments
-    if rows.positions is None and rows.len is None:
-        raise PeError("which rows? Give --len N or --positions SPEC")
-    where = (
-        positions.parse(rows.positions, load_positions) if rows.positions else positions.first(rows.len or 0)
-    )
+    where = positions.chosen(rows.len, rows.positions, load=gen.load_positions)
     shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
     dtype = naming.dtype or "float32"
     return RowTable(function, arguments, where, dtype, naming.name, rows.prefix_rows, shard), arguments
@@ -328,28 +268,4 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "…"
 
 
-def _command_words(which: Which, rows: ModelRows, naming: options.Naming) -> list[str]:
-    """The command line that makes this table again; the path is cut to its name."""
-    words = ["pe", "gen", "model", PurePath(which.config).name]
-    for group in (which, rows, naming):
-        for field in fields(group):
-            value = getattr(group, field.name)
-            if field.name == "config" or value == field.default or value is None:
-                continue
-            if isinstance(value, bool):
-                words.append(option_name(field.name if value else f"no_{field.name}"))
-            else:
-                words += gen.spelled_shared(field.name, value)
-    return words
-
-
-def _declare() -> None:
-    """Give `model_command` the signature of its groups of options."""
-    options.HEADINGS.update({Which: "Model", ModelRows: "Rows"})
-    groups = (Which, ModelRows, options.Naming, options.Output)
-    declared = [parameter for group in groups for parameter in options.declarations(group)]
-    model_command.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]
-    model_command.__annotations__ = {parameter.name: parameter.annotation for parameter in declared}
-
-
-_declare()
+model_command = options.of_groups(model, Which, ModelRows, options.Naming, options.Output)

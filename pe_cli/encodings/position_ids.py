@@ -204,7 +204,7 @@ def _segments(text: str) -> list[tuple[Any, ...]]:
         if kind in COUNTED and size.isdecimal() and len(size) <= 18 and int(size):
             found.append((kind, int(size), 1, 1))
         elif kind in SHAPED and size:
-            sides = parse_grid(size, parameter("segments"))
+            sides = parse_grid(size, "segments")
             if not 2 <= len(sides) <= 3:
                 raise PeError(f"{parameter('segments')} {text}: {part!r} has {len(sides)} sides; write TxHxW")
             found.append((kind, *((1,) * (3 - len(sides))), *sides))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    from pe_cli.commands.emit import Request
+    from pe_cli.tables import Request
 
 PICTURE_ROWS = 24
 SAMPLE_ROWS = 512

@@ -236,3 +236,11 @@ def test_wrong_use_is_one_line(
     assert message in said
     assert len(said.strip().split("\n")) == 1 or said.strip().split("\n")[-1].startswith("pe: ")
     assert not Path("out.safetensors").exists()
+
+
+@pytest.mark.parametrize("model", ["llama-3.1", "qwen2.5-vl"])
+def test_float64_is_what_was_asked_for(model: str, pe: Any, tmp_path: Path) -> None:
+    more = ["--grid", "2x2"] if model == "qwen2.5-vl" else ["--len", "4"]
+    pe("gen", "model", model, *more, "--dtype", "float64", "-o", "x.npz")
+    with np.load(tmp_path / "x.npz") as file:
+        assert {array.dtype.name for array in file.values()} == {"float64"}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lines import BY_NAME, GRIDS, NUMBERS, REALS, SHARDS, SPECIFICATIONS, TARGETS, check, some_options
 
 from pe_cli.catalogue import CATALOGUE
-from pe_cli.commands import derive, options
+from pe_cli.commands import options
 from pe_cli.commands.gen import Encoding
 
 FILES = ["q.npy", "k.npy", "e.npy", "f.npy", "x.npy", "w.npy", "t5.npy", "table.npy", "inf.npy", "none.npy", "one.npy", "cube.npy",
@@ -32,14 +32,14 @@ OPERANDS = {
 }
 
 
-def values_of(parameter: derive.Parameter) -> list[str]:
-    if parameter.source is derive.Source.ARRAY:
+def values_of(parameter: options.Option) -> list[str]:
+    if parameter.source is options.Source.ARRAY:
         return FILES
-    if parameter.source is derive.Source.GRID:
+    if parameter.source is options.Source.GRID:
         return GRIDS
-    if parameter.source is derive.Source.NUMBERS:
+    if parameter.source is options.Source.NUMBERS:
         return ["1", "2,2", "4,4", "2,1,1", "8,8,8", "0,4", "-1,2", "1.5", "1e300,1", "", "x"]
-    return derive.choices(parameter) or (REALS if parameter.type is float else NUMBERS)
+    return (parameter.choices and parameter.choices()) or (REALS if parameter.type is float else NUMBERS)
 
 
 @st.composite
@@ -56,12 +56,12 @@ def encodings(draw: Callable[..., Any]) -> list[str]:
         at = draw(st.integers(0, len(settings) - 1))
         settings = settings[: at - at % 2]
     for parameter in draw(st.lists(st.sampled_from(list(known.values())), max_size=4, unique=True)):
-        if parameter.source in derive.READ_FROM_FILE:
-            operands = [draw(st.sampled_from(OPERANDS[derive.READ_FROM_FILE[parameter.source]]))]
+        if parameter.source in options.READ_FROM_FILE:
+            operands = [draw(st.sampled_from(OPERANDS[options.READ_FROM_FILE[parameter.source]]))]
         elif parameter.type is bool:
-            settings.append(draw(st.sampled_from(parameter.declarations()[0].split("/"))))
+            settings.append(draw(st.sampled_from(parameter.flag.split("/"))))
         else:
-            settings.append(f"{parameter.option}={draw(st.sampled_from(values_of(parameter)))}")
+            settings.append(f"{parameter.flag}={draw(st.sampled_from(values_of(parameter)))}")
     groups = [group for group in (encoding.rows, options.Naming) if group]
     for field in draw(
         st.lists(st.sampled_from([f.name for group in groups for f in fields(group)]), max_size=2)

@@ -215,6 +215,6 @@ def test_every_option_that_reads_a_file_is_here() -> None:
         lines = " ".join(line for line in GEN if line.split()[0] == name)
         for parameter in Encoding(name).own.values():
             if parameter.source is Source.ARRAY:
-                assert parameter.option in lines, (name, parameter.option)
+                assert parameter.flag in lines, (name, parameter.flag)
             elif parameter.source in (Source.GRAPH, Source.FOREST):
                 assert lines, name

@@ -6,7 +6,7 @@ import json
 from random import Random
 from typing import Any
 
-from pe_cli.completions import Command, Option, commands
+from make_completions import Command, Option, commands
 
 NUMBERS = [*"0 1 2 3 4 7 8 12 16 64 -1 -8 1000 1000000000000 9223372036854775807 1e3 x".split(), ""]
 REALS = [*"0 1 2 0.5 -1 1e-5 10000 1e30 1e300 -1e300 1e-300 nan inf x".split(), ""]

@@ -14,7 +14,7 @@ from pe_cli.render.plots import drawing, graphs, pairs, waves
 from pe_cli.render.plots.drawing import BLUE, GREY, ORANGE, Drawing, View, spread, write
 
 if TYPE_CHECKING:
-    from pe_cli.commands.emit import Request
+    from pe_cli.tables import Request
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -50,11 +50,11 @@ PICTURES: dict[str, Callable[[View], list[Drawing]]] = {
 }
 
 
-def plot_table(request: Request, path: str) -> None:
+def plot_table(request: Request, path: str, *, force: bool) -> None:
     """What `pe gen --plot` draws."""
     view = View.of_request(request)
     drawings = PICTURES.get(request.encoding, drawing.anything)(view)
-    write(drawings, path, force=request.output.force, title=request.command)
+    write(drawings, path, force=force, title=request.command)
 
 
 def plot_tensors(

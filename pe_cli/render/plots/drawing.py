@@ -28,7 +28,7 @@ from pe_cli.files.atomic import open_output
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 if TYPE_CHECKING:
-    from pe_cli.commands.emit import Request
+    from pe_cli.tables import Request
 
 Drawing: TypeAlias = "Callable[[Axes], None]"
 

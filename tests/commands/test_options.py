@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 import pytest
 
-from pe_cli.commands import derive
-from pe_cli.commands import derive as docstring
+from pe_cli.commands import options
 from pe_cli.errors import PeError
 from pe_cli.signature import Array, Choice, Floats, Grid, Ints, Positions
 
@@ -47,7 +46,7 @@ def example(
     raise NotImplementedError
 
 
-PARAMETERS = derive.parameters(example)
+PARAMETERS = options.of_function(example)
 
 
 def no_file(source: str) -> np.ndarray:
@@ -66,7 +65,7 @@ def no_file(source: str) -> np.ndarray:
     ],
 )
 def test_the_names_of_options(name: str, words: list[str]) -> None:
-    assert PARAMETERS[name].declarations() == words
+    assert PARAMETERS[name].flags == tuple(words)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,7 @@ def test_the_names_of_options(name: str, words: list[str]) -> None:
     ],
 )
 def test_values_of_options(name: str, text: str | None, value: object) -> None:
-    assert derive.argument(PARAMETERS[name], text, no_file) == value
+    assert options.taken(PARAMETERS[name], text, no_file) == value
 
 
 @pytest.mark.parametrize(
@@ -90,29 +89,29 @@ def test_values_of_options(name: str, text: str | None, value: object) -> None:
     [
         ("style", "whispr", "no style 'whispr'; did you mean 'whisper'"),
         ("layout", "zzz", "no layout 'zzz'; known: half, split"),
-        ("grid", "7by9", "--grid 7by9"),
+        ("grid", "7by9", "grid 7by9"),
         ("sections", "1;2", "--sections 1;2"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, text: str, sentence: str) -> None:
     with pytest.raises(PeError, match=sentence):
-        derive.argument(PARAMETERS[name], text, no_file)
+        options.taken(PARAMETERS[name], text, no_file)
 
 
 def test_arrays_are_loaded() -> None:
-    assert derive.argument(PARAMETERS["table"], "f.npy", lambda source: np.array([len(source)])) == [5]
+    assert options.taken(PARAMETERS["table"], "f.npy", lambda source: np.array([len(source)])) == [5]
 
 
 def test_values_are_spelled_so_that_they_can_be_read_again() -> None:
-    assert derive.spelled(PARAMETERS["truncate"], False) == ["--no-truncate"]
-    assert derive.spelled(PARAMETERS["sections"], (1, 2)) == ["--sections", "1,2"]
-    assert derive.spelled(PARAMETERS["base"], -1.0) == ["--base=-1.0"]
+    assert PARAMETERS["truncate"].words(False) == ["--no-truncate"]
+    assert PARAMETERS["sections"].words((1, 2)) == ["--sections", "1,2"]
+    assert PARAMETERS["base"].words(-1.0) == ["--base=-1.0"]
 
 
 def test_help_comes_from_the_docstring() -> None:
     assert PARAMETERS["dim"].help == "width of a row, an even number"
     assert PARAMETERS["q"].help == "small numbers"
-    text = docstring.read(example).text
+    text = options.documentation(example).text
     assert "It is (n, dim)." in text
     assert "Source: nobody." in text
     assert "small numbers" not in text

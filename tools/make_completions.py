@@ -1,7 +1,7 @@
 """Static completions for bash, zsh and fish, written from the commands themselves.
 
-`python -m pe_cli.completions FOLDER` writes `pe.bash`, `_pe` and `pe.fish`. They are files rather than a call of
-`pe` on every TAB, which would cost the start of Python each time.
+`python tools/make_completions.py` writes `completions/pe.bash`, `_pe` and `pe.fish`. They are files rather than a call
+of `pe` on every TAB, which would cost the start of Python each time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from typing import Any, NamedTuple
 
 import typer
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # this repository and not a package that is installed
+
 from pe_cli.cli import app
+
+FOLDER = Path(__file__).parent.parent / "completions"
 
 FILE_METAVARS = frozenset({"FILE", "SOURCE", "GRAPH", "FOLDER", "KEY=FILE", "CONFIG"})
 
@@ -83,7 +87,7 @@ def bash(known: list[Command]) -> str:
     subcommands = "|".join(
         " ".join(command.words) for command in known if command.subcommands and command.words
     )
-    return f"""# bash completion for pe; made by python -m pe_cli.completions
+    return f"""# bash completion for pe; made by tools/make_completions.py
 _pe() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}" path="" words="" flags="" files=0 i
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -145,7 +149,7 @@ def zsh(known: list[Command]) -> str:
             )
         functions.append(f"{name}() {{\n{body}\n}}\n")
     loaded = 'if [[ "$funcstack[1]" == "_pe" ]]; then\n    _pe "$@"\nelse\n    compdef _pe pe\nfi\n'
-    return "#compdef pe\n# zsh completion for pe; made by python -m pe_cli.completions\n" + "\n".join(
+    return "#compdef pe\n# zsh completion for pe; made by tools/make_completions.py\n" + "\n".join(
         [*functions, loaded]
     )
 
@@ -166,7 +170,7 @@ def _zsh_option(option: Option) -> str:
 
 def fish(known: list[Command]) -> str:
     """Completions for fish."""
-    lines = ["# fish completion for pe; made by python -m pe_cli.completions", "complete -c pe -f"]
+    lines = ["# fish completion for pe; made by tools/make_completions.py", "complete -c pe -f"]
     for command in known:
         here = _fish_condition(command)
         for name, about in command.subcommands:
@@ -211,11 +215,6 @@ def files() -> dict[str, str]:
     return {"pe.bash": bash(known), "_pe": zsh(known), "pe.fish": FISH_WORDS + fish(known)}
 
 
-def main(folder: str) -> None:
-    """Write the completion files into `folder`."""
-    for name, text in files().items():
-        (Path(folder) / name).write_text(text, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "completions")
+    for name, text in files().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
