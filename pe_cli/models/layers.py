@@ -21,6 +21,9 @@ from pe_cli.tensors import Tensors
 
 # Layer types that turn in every class that knows them, unless their parameters are null.
 ATTENTION = ("full_attention", "sliding_attention")
+# In these `rope_scaling_layers` lists the layers that are scaled (Molmo 2).
+SCALES_BY_LAYER = frozenset({"molmo2_text", "molmo2"})
+SCALED, UNSCALED = "scaled", "unscaled"
 NOPE = "NoPE: these layers do not rotate, so they have no table"
 
 
@@ -69,6 +72,9 @@ def layer_tables(ledger: KeyLedger) -> dict[str | None, Rope | None]:
         listed = [kind for kind in ATTENTION if kind in layer_kinds(ledger)]
         labels = dict.fromkeys((*known.labels, *listed))
         return {label: _flat(ledger, label, given, key) for label in labels}
+    if given and SCALED in layer_kinds(ledger):
+        unscaled = {"rope_theta": given["rope_theta"]} if "rope_theta" in given else {}
+        return {SCALED: Rope(given, key, path, False, {}), UNSCALED: Rope(unscaled, key, path, False, {})}
     if given:
         return {None: Rope(given, key, path, False, {})}
     if known.rope:
@@ -187,6 +193,10 @@ MOST_LAYERS = 100_000
 
 def layer_kinds(ledger: KeyLedger) -> list[str]:
     """The type of each layer, as the file lists them or else as the model class makes them; empty where neither says."""
+    scaled, count = ledger.config.values.get("rope_scaling_layers"), ledger.geometry("num_hidden_layers")
+    if isinstance(scaled, list) and count is not None and ledger.config.model_type in SCALES_BY_LAYER:
+        by_layer = [SCALED if layer in scaled else UNSCALED for layer in range(layer_count(ledger, count))]
+        return by_layer if UNSCALED in by_layer else []
     kinds = ledger.config.values.get("layer_types")
     if isinstance(kinds, list):
         return [str(kind) for kind in kinds]
@@ -216,7 +226,9 @@ def _made(ledger: KeyLedger, rule: Mapping[str, Any], layers: int) -> list[str]:
     else:
         key, period = rule["period"]
         found = ledger.in_file(key) if key else None
-        kinds = _by_period(ledger.whole(found) if found else period, layers)
+        if found and isinstance(found.value, str):
+            return _by_letters(ledger, found, layers)
+        kinds = _by_period(ledger.whole(found) if found else period, layers, full_first="full_first" in rule)
     if "prefix" in rule:
         count, key, period = rule["prefix"]
         dense, every = ledger.in_file(count), ledger.in_file(key)
@@ -228,9 +240,17 @@ def _made(ledger: KeyLedger, rule: Mapping[str, Any], layers: int) -> list[str]:
     return kinds
 
 
-def _by_period(period: int, layers: int) -> list[str]:
-    """Sliding layers, and every `period`-th one with full attention."""
-    return [ATTENTION[(layer + 1) % period != 0] for layer in range(layers)]
+def _by_period(period: int, layers: int, *, full_first: bool = False) -> list[str]:
+    """Sliding layers, and every `period`-th one with full attention, the first or the last of each period."""
+    return [ATTENTION[(layer + (not full_first)) % period != 0] for layer in range(layers)]
+
+
+def _by_letters(ledger: KeyLedger, found: Setting, layers: int) -> list[str]:
+    """A pattern such as LLLG of EXAONE 4: local layers slide, global ones and the last do not."""
+    if not found.value or set(found.value) - set("LG"):
+        raise ledger.wrong(found, "a number, or a pattern of L and G", '"LLLG"')
+    kinds = [ATTENTION[found.value[layer % len(found.value)] == "L"] for layer in range(layers)]
+    return [*kinds[:-1], ATTENTION[0]]
 
 
 def first_layer(ledger: KeyLedger, label: str | None) -> int:

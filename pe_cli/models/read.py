@@ -77,6 +77,11 @@ def _configuration(file: str, values: Mapping[str, Any], links: int) -> Configur
             f"{file}: a genai_config of onnxruntime-genai does not say how positions are encoded; give the config.json of the "
             "model that it was made from"
         )
+    if "architecture" in values and "pretrained_cfg" in values:
+        raise PeError(
+            f"{file}: a configuration of timm does not say how positions are encoded, but {values['architecture']} in timm's code "
+            "does; a learned table is the tensor pos_embed of the checkpoint (`pe inspect CHECKPOINT`)"
+        )
     base = values.get("base_model_name_or_path")
     if base and "peft_type" in values:
         return read_configuration(_base_of_adapter(file, str(base)), links=links + 1)

@@ -274,6 +274,12 @@ def _read_other_layers(
 def _judge(ledger: KeyLedger, unread: tuple[str, ...]) -> None:
     """Name the keys that were not read; raise where nothing else is known of the model."""
     config, keys = ledger.config, ", ".join(unread)
+    if not ledger.known.known and _is_of_images(config):
+        raise PeError(
+            f"{config.file}: a model of images whose type {config.model_type!r} is not known here: its positions may have "
+            f"several axes ({', '.join(sorted(ledger.keys_read & set(sizes.THETA_KEYS[None])))}); make the table with "
+            "`pe gen rope --axis-style` once you know its code"
+        )
     if not ledger.known.known and config.model_type:
         if unread:
             raise PeError(
@@ -289,6 +295,13 @@ def _judge(ledger: KeyLedger, unread: tuple[str, ...]) -> None:
             f"{config.file}: {keys} {'looks' if len(unread) == 1 else 'look'} like position settings and had no part in "
             "this table: check that the model does not use them"
         )
+
+
+def _is_of_images(config: Configuration) -> bool:
+    """Whether the configuration is that of a model of images alone."""
+    return "patch_size" in config.values and not any(
+        "vocab" in key or "vision" in key for key in config.values
+    )
 
 
 def _pairing(ledger: KeyLedger) -> str:
@@ -393,6 +406,8 @@ def _must_rotate(ledger: KeyLedger) -> None:
         )
     near = [name for name in known_types() if is_misspelt(config.model_type, name)]
     remedy = f"did you mean {near[0]!r}?" if near else "if it rotates, add rope_theta to the file"
+    if _is_of_images(config) and not near:
+        remedy = "its code or its checkpoint says how its patches know where they are (`pe inspect CHECKPOINT` finds a table)"
     settings = unread_keys(ledger, unscaled=True)
     found = f" (position settings in it: {', '.join(settings)})" if settings else ""
     raise PeError(

@@ -461,6 +461,8 @@ def _in_block(key: str, block: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _above(ledger: KeyLedger, unscaled: bool) -> Iterator[str]:
     """Keys of the levels above: those of a composite speak of the part that was chosen too, unless they repeat it."""
+    if ledger.known.has_axes:
+        return  # the settings above a vision tower are those of the text
     for path, values in ledger.config.above:
         for key, value in values.items():
             if isinstance(value, Mapping) and key not in BLOCKS:

@@ -61,6 +61,10 @@ def base(ledger: KeyLedger, rope: Rope, label: str | None) -> float:
     ratio = ledger.in_file("rope_ratio")
     if ratio is not None:
         theta *= ledger.number(ratio)
+        if ledger.config.model_type == "chatglm" and "_name_or_path" not in ledger.config.values:
+            ledger.note(
+                f"{ratio.origin} multiplies the base, as in ChatGLM3 and GLM-4; ChatGLM2-32k divides positions by it"
+            )
         found = Setting(theta, f"{found.origin}, times {ratio.origin}")
         ledger.origins["base"] = found.origin
         return theta

@@ -232,3 +232,59 @@ def test_a_guess_of_the_trained_length_is_called_one() -> None:
         {"model_type": "qwen2", "max_position_embeddings": 9, "dual_chunk_attention_config": chunk}
     )
     assert (chunked.trained_length, chunked.unread) == (3, ("dual_chunk_attention_config.chunk_size",))
+
+
+GROK = {
+    "model_type": "git", "architectures": ["Grok1ForCausalLM"], "hidden_size": 8192, "num_attention_heads": 64, "head_dim": 128,
+    "max_position_embeddings": 131072, "rope_theta": 208533496, "scaling_factor": 16.0, "beta_fast": 8, "beta_slow": 1,
+    "original_max_position_embeddings": 8192, "extrapolation_factor": 1.0, "attn_factor": 1.0,
+}  # fmt: skip
+
+
+def test_grok_2_scales_as_its_rope_type_says() -> None:
+    plain = resolved(GROK | {"rope_type": "original"})
+    assert "scaling" not in plain.parameters
+    assert not plain.unread
+    yarn = resolved(GROK | {"rope_type": "yarn"}).parameters
+    assert (yarn["scaling"], yarn["factor"], yarn["original_len"], yarn["beta_fast"]) == (
+        "yarn",
+        16.0,
+        8192,
+        8.0,
+    )
+    assert yarn["attention_factor"] == 1.0
+    assert resolved(GROK | {"rope_type": "yarn", "rope_rotate_half_dims": True}).parameters["dim"] == 64
+    with pytest.raises(PeError, match="rope_type 'yarn_log' is not known here"):
+        resolved(GROK | {"rope_type": "yarn_log"})
+
+
+def test_chatglm2_divides_positions_by_its_ratio_and_later_ones_multiply_the_base() -> None:
+    config = {
+        "model_type": "chatglm",
+        "kv_channels": 128,
+        "num_layers": 28,
+        "seq_length": 32768,
+        "rope_ratio": 16,
+    }
+    second = resolved(config | {"_name_or_path": "THUDM/chatglm2-6b"}).parameters
+    assert (second["scaling"], second["factor"], second["base"]) == ("linear", 16.0, 10000.0)
+    third = resolved(config | {"_name_or_path": "THUDM/chatglm3-6b"}).parameters
+    assert ("scaling" in third, third["base"]) == (False, 160000.0)
+
+
+def test_vision_encoder_of_mistral_turns_on_two_axes() -> None:
+    params = {
+        "dim": 5120, "n_layers": 40, "head_dim": 128, "n_heads": 32, "rope_theta": 1e9,
+        "vision_encoder": {"hidden_size": 1024, "image_size": 1024, "patch_size": 16, "num_attention_heads": 16, "rope_theta": 1e4},
+    }  # fmt: skip
+    found = resolved(params, component="vision_encoder")
+    assert (found.axes, found.parameters["axis_style"], found.pairing) == (2, "pixtral", "adjacent")
+    assert not found.unread
+
+
+def test_a_model_of_images_is_never_read_as_one_of_text() -> None:
+    tower = {"model_type": "moonvit", "hidden_size": 1152, "num_attention_heads": 16, "patch_size": 14}
+    with pytest.raises(PeError, match="a model of images"):
+        resolved(tower | {"rope_theta": 1e4})
+    with pytest.raises(PeError, match="pe inspect CHECKPOINT"):
+        resolved(tower)

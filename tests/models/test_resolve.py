@@ -14,8 +14,9 @@ import pytest
 
 from pe_cli.errors import PeError
 from pe_cli.models.configuration import Configuration, data
+from pe_cli.models.layers import layer_kinds
 from pe_cli.models.resolve import from_config, resolve, resolve_configuration
-from pe_cli.models.resolved import Resolved
+from pe_cli.models.resolved import KeyLedger, Resolved
 
 LLAMA = {
     "model_type": "llama",
@@ -496,3 +497,31 @@ def test_a_factor_without_effect_is_told(scaling: dict[str, Any]) -> None:
     )
     assert "scaling" not in found.parameters
     assert any("rope_scaling.factor 2.0 has no effect" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        ({"model_type": "gemma3_text", "num_hidden_layers": 7}, "SSSSSFS"),
+        ({"model_type": "gemma3_text", "num_hidden_layers": 4, "sliding_window_pattern": 2}, "SFSF"),
+        ({"model_type": "gemma4_text", "num_hidden_layers": 8}, "SSSSSFSF"),
+        ({"model_type": "modernbert", "num_hidden_layers": 5}, "FSSFS"),
+        ({"model_type": "mimo_v2_flash", "num_hidden_layers": 7}, "FSSSSFS"),
+        ({"model_type": "exaone4", "num_hidden_layers": 6, "sliding_window_pattern": "LLG"}, "SSFSSF"),
+    ],
+)
+def test_layers_that_the_class_makes_where_the_file_lists_none(config: dict[str, Any], wanted: str) -> None:
+    kinds = layer_kinds(KeyLedger(Configuration("config.json", config, model_type=config["model_type"])))
+    assert "".join(kind[0].upper() for kind in kinds) == wanted
+
+
+def test_molmo_2_scales_the_layers_that_it_lists() -> None:
+    config = {
+        "model_type": "molmo2_text", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 4, "rope_theta": 1e4,
+        "head_dim": 32, "max_position_embeddings": 64, "rope_scaling_layers": [1],
+        "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+    }  # fmt: skip
+    scaled, unscaled = resolved(config, layer_type="scaled"), resolved(config, layer_type="unscaled")
+    assert (scaled.layers, scaled.parameters["scaling"]) == ((1,), "linear")
+    assert (unscaled.layers, unscaled.parameters.get("scaling")) == ((0, 2, 3), None)
+    assert not resolved(config | {"rope_scaling_layers": [0, 1, 2, 3]}).layer_types
