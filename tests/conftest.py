@@ -5,28 +5,40 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from forks import Forks
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 
-@pytest.fixture
-def pe(tmp_path: Path) -> Run:
-    """Run `pe` in an empty folder, without a terminal; `text=True` for output as text."""
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    started = Forks()
+    yield started
+    started.close()
 
-    def run(*argv: str, stdin: bytes | None = None, env: dict[str, str] | None = None, code: int | None = 0):  # type: ignore[no-untyped-def]
-        done = subprocess.run(
-            [sys.executable, "-m", "pe_cli", *map(str, argv)],
-            input=stdin if stdin is not None else b"",
-            capture_output=True,
-            cwd=tmp_path,
-            env={**os.environ, **(env or {})},
-            timeout=120,
-            check=False,
-        )
+
+@pytest.fixture
+def pe(tmp_path: Path, forks: Forks) -> Run:
+    """Run `pe` in an empty folder, without a terminal; with `env` in a process of its own."""
+
+    def run(*argv: str, stdin: bytes = b"", env: dict[str, str] | None = None, code: int | None = 0):  # type: ignore[no-untyped-def]
+        words = [str(word) for word in argv]
+        if env is None:
+            done = forks.run(words, tmp_path, stdin)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-m", "pe_cli", *words],
+                input=stdin,
+                capture_output=True,
+                cwd=tmp_path,
+                env={**os.environ, **env},
+                timeout=120,
+                check=False,
+            )
         if code is not None:
             assert done.returncode == code, done.stderr.decode()
         return done
