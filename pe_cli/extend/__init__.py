@@ -195,9 +195,11 @@ def _config_of(path: str, config: str | None) -> ModelConfig | None:
         beside = Path(path).parent / "config.json"
         if path == "-" or Path(path).suffix not in CHECKPOINTS or not beside.is_file():
             return None
-    from pe_cli.extend.config import read_config
+    from pe_cli.extend.config import ModelConfig
+    from pe_cli.files.text import read_object
 
-    return read_config(beside if config is None else config)
+    path = str(beside) if config is None else config
+    return ModelConfig(read_object(path), path)
 
 
 def _left_out(source: Source, plan: ExtensionPlan, format: str, *, named: bool) -> Iterator[str]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt, prod
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from pe_cli.errors import PeError, parameter
 from pe_cli.extend.rows import times
-from pe_cli.files.text import read_object
 from pe_cli.position_names import LENGTH_FIELDS, front_of_model, front_of_rows
 
 Section: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
@@ -87,18 +85,6 @@ class ModelConfig:
         _, section = self.sections(tensor)[0]
         sized = any(field in section for field in (*IMAGE_FIELDS, *COUNT_FIELDS))
         return sized and "patch_size" in section and not any(field in section for field in LENGTH_FIELDS[:7])
-
-    def everywhere(self) -> Iterator[Section]:
-        """The whole and its direct parts."""
-        yield (), self.data
-        for key, part in self.data.items():
-            if isinstance(part, dict):
-                yield (key,), part
-
-
-def read_config(path: str | Path) -> ModelConfig:
-    """Read a `config.json`."""
-    return ModelConfig(read_object(path), str(path))
 
 
 def edited(data: dict[str, Any], edits: Sequence[Edit]) -> dict[str, Any]:
@@ -206,7 +192,8 @@ def grid_of(config: ModelConfig, tensor: str) -> tuple[int, ...] | None:
             return _diffusers_grid(section)
         if (tubelet := _tubelet(section)) is not None:
             return tuple(size // step for size, step in zip(*tubelet, strict=True))
-        image, patch = _pair(section.get(_image_field(section))), _patch(section, tensor)
+        image = next((_pair(section[field]) for field in IMAGE_FIELDS if field in section), None)
+        patch = _patch(section, tensor)
         if image and patch and all(p > 0 for p in patch):
             return tuple(i // p for i, p in zip(image, patch, strict=True))
     return None
@@ -238,10 +225,6 @@ def _diffusers_edits(
     raise PeError(
         f"pos_embed_max_size {most} counts a square, not {times(new)}; ask for a square, or leave the configuration out with {parameter('config')} none"
     )
-
-
-def _image_field(section: dict[str, Any]) -> str:
-    return next((field for field in IMAGE_FIELDS if field in section), "image_size")
 
 
 def _stage(tensor: str) -> int:
@@ -313,7 +296,8 @@ def grid_edits(
             ], []
         if "patch_sizes" in section and _stage(tensor):
             return [], []  # the first stage says it
-        name, patch = _image_field(section), _patch(section, tensor)
+        name = next((field for field in IMAGE_FIELDS if field in section), "image_size")
+        patch = _patch(section, tensor)
         image, before = _pair(section.get(name)), section.get(name)
         if len(new) != 2 or (patch is None and image is None) or (before is not None and image is None):
             continue
@@ -325,7 +309,8 @@ def grid_edits(
             edits.append(
                 Edit((*path, "image_size"), section["image_size"], _like(section["image_size"], size))
             )
-        for other, part in config.everywhere():
+        parts: list[Section] = [((key,), part) for key, part in config.data.items() if isinstance(part, dict)]
+        for other, part in [((), config.data), *parts]:
             if image is not None and other != path and _pair(part.get(name)) == image:
                 edits.append(Edit((*other, name), part[name], _like(part[name], size)))
             if _pair(part.get("image_embedding_size")) == old:

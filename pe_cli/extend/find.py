@@ -6,7 +6,6 @@ What follows is made anew in its own type, as the model's code would: buffers, m
 from __future__ import annotations
 
 import fnmatch
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,36 +19,9 @@ from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.extend.rows import spans
 from pe_cli.extend.table import TableChange
 from pe_cli.files import TensorSpec
-from pe_cli.position_names import ALIBI, CONVOLUTION, DEBERTA, ROPE, SWIN2, T5, Kind, named
+from pe_cli.position_names import Kind, named
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
-
-# What to say of the encodings that `pe gen model` reads out of a configuration.
-SENTENCES = {
-    "rope": ROPE,
-    "alibi": ALIBI,
-    "t5": T5,
-    "deberta": DEBERTA,
-    "sinusoidal": "sinusoidal positions, computed at run time; any length works (see `pe gen model`)",
-}
-# Other signs of how a model knows positions: (in the names, in the configuration), what to say.
-OTHER_SCHEMES = (
-    (r"(?!)", r"relative_attention_num_buckets", T5),
-    (r"(?!)", r"relative_attention\b", DEBERTA),
-    (r"(?!)", r"pretrained_window_size", SWIN2),
-    (r"(?!)", r"num_conv_pos_embeddings", CONVOLUTION),
-    (r"rotary|rope", r"rope_theta|rope_scaling|rope_parameters|rotary_dim|rotary_pct", ROPE),
-    (
-        r"time_mix|mixer\.A_log|ssm",
-        r"\"model_type\": ?\"(?:rwkv|mamba)",
-        "recurrence; it has no positions",
-    ),
-    (
-        r"self_attn\.q_proj|attention\.wqkv",
-        r"(?!)",
-        "most likely rotary embeddings (attention without any table)",
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -209,6 +181,8 @@ def _only_group(
     if not main and candidates:
         raise PeError(f"{label}: name the table with {parameter('tensor')}, of {_listing(candidates)}")
     if not main:
+        from pe_cli.extend.rotary import other_scheme
+
         raise PeError(f"{label} holds no position table: {other_scheme(tensors, config_text)}")
     right = next((those for one in _MEANT[kind] if (those := [c for c in main if c.kind == one])), [])
     if not right:
@@ -231,49 +205,6 @@ def _only_group(
 def _as(kind: Kind, candidate: Candidate) -> Candidate:
     """The candidate as a table of `kind`, where its name is given to both kinds."""
     return replace(candidate, kind=kind) if candidate.either and kind in ("sequence", "grid") else candidate
-
-
-def other_scheme(tensors: Mapping[str, TensorSpec], config_text: str) -> str:
-    """How a model without a table knows positions, as far as names and configuration tell."""
-    data = json.loads(config_text or "{}")
-    relative = [name for name in tensors if name.endswith("rel_embeddings.weight")]
-    if relative and not _buckets(data):
-        most = tensors[relative[0]].shape[0] // 2
-        return (
-            f"{relative[0]} has a row for each distance up to max_relative_positions {most} on either side; for longer inputs write "
-            f"max_relative_positions {most} and the new max_position_embeddings into config.json: distances beyond count as the longest"
-        )
-    said = _said_by(data)
-    if said is not None:
-        return f"it uses {said}"
-    names = "\n".join(tensors)
-    for spec in tensors.values():
-        row = named(spec.name, spec.shape)
-        if row is not None and row.remark:
-            return f"it uses {row.remark}"
-    for in_names, in_config, sentence in OTHER_SCHEMES:
-        if re.search(in_names, names) or (config_text and re.search(in_config, config_text)):
-            return f"it uses {sentence}"
-    if not names:
-        return "it holds no tensors at all"
-    return f"no name looks like one; name the tensor with {parameter('tensor')}"
-
-
-def _buckets(data: dict[str, Any]) -> bool:
-    """Whether DeBERTa gathers its distances in buckets; without a configuration it is taken for granted."""
-    return not data or data.get("position_buckets", -1) > 0
-
-
-def _said_by(data: dict[str, Any]) -> str | None:
-    """What the configuration itself says, read as `pe gen model` reads it; None where it does not settle it."""
-    from pe_cli.models.configuration import Configuration
-    from pe_cli.models.resolve import resolve_configuration
-
-    try:
-        config = Configuration("config.json", data, model_type=str(data.get("model_type") or ""))
-        return SENTENCES.get(resolve_configuration(config, seq_len=1).encoding)
-    except PeError:
-        return None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from pe_cli.extend.config import (
     ModelConfig,
     edited,
     image_tokens,
-    read_config,
     scaled_pinpoints,
 )
 from pe_cli.extend.find import moments
@@ -95,7 +94,9 @@ def extend_folder(
     place = None if target is None else Place.of(target, folder, force)
     shards, index = shards_of(folder)
     config_name = _config_name(folder, shards)
-    config = read_config(folder / config_name) if config_name else None
+    config = (
+        ModelConfig(read_object(folder / config_name), str(folder / config_name)) if config_name else None
+    )
     with ExitStack() as stack:
         sources = {name: stack.enter_context(open_source(str(folder / name))) for name in shards}
         tensors = {name: spec for source in sources.values() for name, spec in source.tensors.items()}

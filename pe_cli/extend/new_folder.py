@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pe_cli.errors import PeError, parameter
 from pe_cli.files.atomic import already_there, cannot_write, take_over
@@ -63,7 +62,7 @@ class Place:
         place._check_is_folder()
         if not force:
             raise PeError(f"{label} exists and is not overwritten; add {parameter('force')} to replace it")
-        for entry in _links(source):
+        for entry in (path for name in names_in(source) if (path := source / name).is_symlink()):
             leads = Path(os.path.realpath(entry))
             if place.path in (leads, *leads.parents):
                 raise PeError(f"{label} holds what {entry} of the model links to; give a folder elsewhere")
@@ -97,7 +96,13 @@ class Place:
         # twice because the first removal can be interrupted; the second cannot, as `pe` hears only one signal.
         try:
             try:
-                self._make(hidden)
+                try:
+                    os.mkdir(hidden)
+                except FileNotFoundError as error:
+                    folder = hidden.parent
+                    raise PeError(
+                        f"cannot write {self.label}: there is no folder {folder}; make it first"
+                    ) from error
                 build(hidden)
                 self._put(hidden, known)
             except PeError as error:
@@ -114,14 +119,6 @@ class Place:
             remove(hidden)
         if os.path.lexists(hidden):
             raise PeError(f"{self.label} is written; what it replaces cannot be removed, and is now {hidden}")
-
-    def _make(self, hidden: Path) -> None:
-        try:
-            os.mkdir(hidden)
-        except FileNotFoundError as error:
-            raise PeError(
-                f"cannot write {self.label}: there is no folder {hidden.parent}; make it first"
-            ) from error
 
     def _put(self, hidden: Path, known: Collection[str]) -> None:
         """Give the finished folder its name."""
@@ -158,10 +155,6 @@ def names_in(folder: Path, known: Collection[str] | None = None) -> Iterator[str
                 folders.remove(name)
             yield relative
         yield from (str(base / name) for name in sorted(files))
-
-
-def _links(folder: Path) -> Iterator[Path]:
-    return (path for name in names_in(folder) if (path := folder / name).is_symlink())
 
 
 def _same_as_any(path: Path, others: Collection[Path]) -> bool:
@@ -308,7 +301,7 @@ def left_out(folder: Path, shards: Collection[str], index: str | None) -> set[st
         or (any(map(path.match, patterns)) and not path.is_dir() and not of_a_trainer(path.name))
     } - kept
     links = {name: leads for name in os.listdir(folder) if (leads := inner_link(folder, name)) is not None}
-    while more := {name for name, leads in links.items() if _top(leads) in gone} - gone:
+    while more := {name for name, leads in links.items() if leads.split(os.sep)[0] in gone} - gone:
         gone |= more
     return gone
 
@@ -326,7 +319,7 @@ def entries(folder: Path, top: Collection[str], gone: Collection[str]) -> Iterat
     for name in sorted(top):
         for entry in _entry(folder, name, above, inside=True):
             leads = inner_link(folder, entry.name) if entry.kind == LINK else None
-            if leads is None or _top(leads) not in gone:
+            if leads is None or leads.split(os.sep)[0] not in gone:
                 yield entry
 
 
@@ -361,7 +354,7 @@ def inner_link(folder: Path, name: str) -> str | None:
     if not path.is_symlink() or os.path.isabs(text := os.readlink(path)):
         return None
     leads = os.path.normpath(os.path.join(os.path.dirname(name), text))
-    return leads if _top(leads) != os.pardir and os.path.lexists(folder / leads) else None
+    return leads if leads.split(os.sep)[0] != os.pardir and os.path.lexists(folder / leads) else None
 
 
 def _entry(folder: Path, name: str, above: list[tuple[int, int]], inside: bool) -> Iterator[CopiedEntry]:
@@ -386,10 +379,6 @@ def _entry(folder: Path, name: str, above: list[tuple[int, int]], inside: bool) 
         below = [*above, _identity(status)]
         for each in sorted(os.listdir(path)):
             yield from _entry(folder, os.path.join(name, each), below, inside and not path.is_symlink())
-
-
-def _top(name: str) -> str:
-    return name.split(os.sep)[0]
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -481,12 +470,10 @@ def _no_weights(folder: Path, torch: list[str]) -> str:
     return f"{folder} holds no model.safetensors, its index, or pytorch_model.bin"
 
 
-def _has_weights(folder: Path) -> bool:
-    try:
-        shards_of(folder)
-    except PeError:
-        return False
-    return True
+def _has_weights(path: Path) -> bool:
+    with suppress(PeError):
+        return bool(shards_of(path)[0])
+    return False
 
 
 def _named_by(index: Path) -> list[str]:
@@ -494,20 +481,20 @@ def _named_by(index: Path) -> list[str]:
     data = read_object(index)
     weights = data.get("weight_map")
     if not isinstance(weights, dict):
-        raise PeError(f"{index}: weight_map is {_said(weights)}, not an object of tensor and file names")
+        raise PeError(
+            f"{index}: weight_map is {json.dumps(weights)[:40]}, not an object of tensor and file names"
+        )
     for tensor, name in weights.items():
         if not isinstance(name, str):
-            raise PeError(f"{index}: weight_map gives {_said(name)} for {tensor}, not the name of a file")
+            raise PeError(
+                f"{index}: weight_map gives {json.dumps(name)[:40]} for {tensor}, not the name of a file"
+            )
         if os.sep in name or name.startswith("."):
             raise PeError(f"{index} names {name}, which is outside the folder")
         if not (index.parent / name).is_file():
-            raise PeError(f"{index} names {_said(name)}, which is not there")
+            raise PeError(f"{index} names {json.dumps(name)[:40]}, which is not there")
     if not weights:
         raise PeError(f"{index} names no files: weight_map is empty")
     if not isinstance(data.get("metadata"), (dict, type(None))):
-        raise PeError(f"{index}: metadata is {_said(data['metadata'])}, not an object")
+        raise PeError(f"{index}: metadata is {json.dumps(data['metadata'])[:40]}, not an object")
     return sorted(set(weights.values()))
-
-
-def _said(value: Any) -> str:
-    return json.dumps(value)[:40]

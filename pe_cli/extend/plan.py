@@ -23,7 +23,7 @@ from pe_cli.extend.find import (
     moments,
     window_buffers,
 )
-from pe_cli.extend.request import ResizeRequest, settle
+from pe_cli.extend.request import ResizeRequest, known_limits, settle
 from pe_cli.extend.rows import (
     PositionAxes,
     distances,
@@ -42,9 +42,6 @@ from pe_cli.position_names import Kind, front_of_rows, named
 
 if TYPE_CHECKING:
     from pe_cli.extend.config import Edit, ModelConfig
-
-CLIP_ROWS, WHISPER_ROWS = 77, 1500
-
 
 Change: TypeAlias = TableChange | BufferChange
 
@@ -200,7 +197,7 @@ class _Planner:
             first = "the first row is" if prefix == 1 else f"the first {prefix} rows are"
             why = f"{first} special: {why}" if prefix and why else ""
             change = self._table(
-                candidate, where, (request.length,), kind, [why, *_limits(spec.name, rows, request)]
+                candidate, where, (request.length,), kind, [why, *known_limits(spec.name, rows, request)]
             )
             self.plan.add_table(change)
             old, new = (rows, where.usable), (prefix + request.length + where.suffix, request.length)
@@ -432,17 +429,6 @@ def _require_axes(spec: TensorSpec, what: str, where: PositionAxes, new: Sequenc
     """The size asked for has as many sides as the table."""
     if len(new) != len(where.old):
         raise PeError(f"{spec.called} is {what}, not of {len(new)} axes as {times(new)}")
-
-
-def _limits(name: str, rows: int, request: ResizeRequest) -> Iterator[str]:
-    """What code around a model is known to take for granted about its length."""
-    if rows == CLIP_ROWS and ("text" in name or name == "positional_embedding"):
-        yield "many programs fix CLIP's text at 77 tokens in their own code: check the one that loads this"
-    if rows == WHISPER_ROWS and "encoder" in name and (request.length or rows) < rows:
-        yield (
-            "a shorter Whisper encoder needs fine-tuning: without it the word errors of tiny.en rose from 4.7 to "
-            "226 % (whisper-acft)"
-        )
 
 
 def _require_told_apart(

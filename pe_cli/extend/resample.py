@@ -11,7 +11,7 @@ of its window tables. Kernels and coordinates are those of `torch.nn.functional.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -108,6 +108,17 @@ class Taps:
         real = self.index >= 0
         np.add.at(dense, (rows[real], self.index[real]), self.weight[real])
         return dense
+
+
+def row_sources(taps: Sequence[Taps]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """For every new row, flattened: the old row it copies (or FRESH), and whether it has no source at all."""
+    source, fresh = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.bool_)
+    for axis in taps:
+        own = axis.copied_from
+        known = (source[:, None] != FRESH) & (own[None, :] != FRESH)
+        source = np.where(known, source[:, None] * axis.old + own[None, :], FRESH).reshape(-1)
+        fresh = (fresh[:, None] | (axis.index[:, 0] == FRESH)[None, :]).reshape(-1)
+    return source, fresh
 
 
 @dataclass(frozen=True)
@@ -312,7 +323,6 @@ class Method:
     """
 
     taps: Callable[[int, int, Options], Taps]
-    summary: str
     in_place: bool = False
     grows: bool = True
     shrinks: bool = True
@@ -322,38 +332,19 @@ class Method:
 
 
 METHODS: dict[str, Method] = {
-    "linear": Method(_linear, "linear interpolation", reads=("anchor", "antialias")),
-    "cubic": Method(_cubic, "cubic convolution (Keys)", reads=("anchor", "antialias")),
-    "nearest": Method(_nearest, "the nearest old row", anchor="left", reads=("anchor",)),
-    "repeat-last": Method(_repeat_last, "old rows, then the last one again", in_place=True, shrinks=False),
-    "tile": Method(_tile, "old rows, then the same again", in_place=True, shrinks=False),
-    "stretch": Method(
-        _stretch,
-        "first rows kept, the others stretched",
-        one_axis=True,
-        anchor="left",
-        reads=("anchor", "keep"),
-    ),
-    "hierarchical": Method(
-        _hierarchical,
-        "two old rows mixed: coarse and fine",
-        in_place=True,
-        shrinks=False,
-        one_axis=True,
-        reads=("alpha",),
-    ),
-    "zeros": Method(_fresh, "old rows, then zeros", in_place=True, shrinks=False),
-    "random": Method(
-        _fresh,
-        "old rows, then normal values of their mean and spread",
-        in_place=True,
-        shrinks=False,
-        reads=("seed",),
-    ),
-    "truncate": Method(_truncate, "the first rows", in_place=True, grows=False),
-    "crop": Method(_crop, "the middle rows", grows=False),
-    "knots": Method(_knots, "BEiT's spline through geometric knots"),
-    "linear-knots": Method(_linear_knots, "timm's lines between geometric knots"),
+    "linear": Method(_linear, reads=("anchor", "antialias")),
+    "cubic": Method(_cubic, reads=("anchor", "antialias")),
+    "nearest": Method(_nearest, anchor="left", reads=("anchor",)),
+    "repeat-last": Method(_repeat_last, in_place=True, shrinks=False),
+    "tile": Method(_tile, in_place=True, shrinks=False),
+    "stretch": Method(_stretch, one_axis=True, anchor="left", reads=("anchor", "keep")),
+    "hierarchical": Method(_hierarchical, in_place=True, shrinks=False, one_axis=True, reads=("alpha",)),
+    "zeros": Method(_fresh, in_place=True, shrinks=False),
+    "random": Method(_fresh, in_place=True, shrinks=False, reads=("seed",)),
+    "truncate": Method(_truncate, in_place=True, grows=False),
+    "crop": Method(_crop, grows=False),
+    "knots": Method(_knots),
+    "linear-knots": Method(_linear_knots),
 }
 ALIASES = {"bilinear": "linear", "bicubic": "cubic"}
 

@@ -312,16 +312,12 @@ class _Measured:
 
     def __init__(self) -> None:
         self.reports: dict[str, TableReport] = {}
-        self._waiting: list[tuple[str, Callable[[], TableReport]]] = []
+        self.waiting: list[tuple[str, Callable[[], TableReport]]] = []
         self._thread: threading.Thread | None = None
-
-    def add(self, name: str, report: Callable[[], TableReport]) -> None:
-        """Note a report to be made."""
-        self._waiting.append((name, report))
 
     def start(self) -> None:
         """Begin to make what is noted, if nothing is being made."""
-        if self._waiting and (self._thread is None or not self._thread.is_alive()):
+        if self.waiting and (self._thread is None or not self._thread.is_alive()):
             self._thread = threading.Thread(target=self._run, name="pe-report", daemon=True)
             self._thread.start()
 
@@ -332,10 +328,10 @@ class _Measured:
         self._run()
 
     def _run(self) -> None:
-        while self._waiting:
-            name, report = self._waiting[0]
+        while self.waiting:
+            name, report = self.waiting[0]
             self.reports[name] = report()
-            del self._waiting[0]
+            del self.waiting[0]
 
 
 def _size(part: Part) -> int:
@@ -348,7 +344,7 @@ def _make(stream: ByteInput, part: Made, measured: _Measured) -> NDArray[Any]:
     array = next(pieces, np.empty(0, numpy_dtype(spec.dtype))).reshape(spec.shape)
     if isinstance(part.change, TableChange):
         made, report = part.change.run(array)
-        measured.add(spec.name, report)
+        measured.waiting.append((spec.name, report))
     else:
         assert part.change.make is not None
         made = part.change.make(array)

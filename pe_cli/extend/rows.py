@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, counted, parameter
-from pe_cli.extend.resample import FRESH, Taps
+from pe_cli.extend.resample import FRESH, Taps, row_sources
 from pe_cli.numerics.dtypes import round_to
 from pe_cli.position_names import GRID_PREFIXES, squares
 
@@ -447,17 +447,6 @@ def resample(
         for rows in _blocks(np.flatnonzero(fresh), flat.shape[1]):
             result[rows] = round_to(fill(rows), table.dtype)
     return result.reshape(*sizes, *table.shape[count:])
-
-
-def row_sources(taps: Sequence[Taps]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """For every new row, flattened: the old row it copies (or FRESH), and whether it has no source at all."""
-    source, fresh = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.bool_)
-    for axis in taps:
-        own = axis.copied_from
-        known = (source[:, None] != FRESH) & (own[None, :] != FRESH)
-        source = np.where(known, source[:, None] * axis.old + own[None, :], FRESH).reshape(-1)
-        fresh = (fresh[:, None] | (axis.index[:, 0] == FRESH)[None, :]).reshape(-1)
-    return source, fresh
 
 
 Mixed: TypeAlias = Iterator[tuple[NDArray[np.int64], NDArray[Any]]]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.extend.request import REGENERATE, Way, advice
-from pe_cli.extend.resample import FRESH, METHODS, Taps, axis_taps
+from pe_cli.extend.resample import FRESH, METHODS, Taps, axis_taps, row_sources
 from pe_cli.extend.rows import (
     Geometry,
     Outliers,
@@ -23,7 +23,6 @@ from pe_cli.extend.rows import (
     norms,
     outliers,
     resample,
-    row_sources,
     times,
 )
 from pe_cli.files import TensorSpec
