@@ -61,7 +61,7 @@ def read_matrix_market(file: Opened, weights: str) -> RawGraph:
         raw = _from_dense(np.tril(matrix) if symmetric else matrix, file.label, weights)
     else:
         edges = np.stack([matrix.row, matrix.col]).astype(np.int64)
-        raw = _from_entries(edges, matrix.data, size, file.label, weights)
+        raw = from_entries(edges, matrix.data, size, file.label, weights)
     raw.directed = False if symmetric else None
     return raw
 
@@ -201,7 +201,7 @@ def _from_scipy(source: Source, weights: str) -> RawGraph:
         raise PeError(f"{label} is stored as {kind!r}; save it as csr, csc or coo")
     if edges.shape[1] != len(data) or (edges.size and not (edges.min() >= 0 and edges.max() < shape[0])):
         raise PeError(f"{label} has indices outside its shape {shape}, or not one for each value")
-    return _from_entries(edges, data, shape[0], label, weights)
+    return from_entries(edges, data, shape[0], label, weights)
 
 
 def _require_graph(shape: tuple[int, ...], dtype: str, label: str) -> bool:
@@ -234,14 +234,19 @@ def from_array(array: NDArray[Any], label: str, weights: str) -> RawGraph:
     return RawGraph(np.ascontiguousarray(edges))
 
 
-def _from_entries(
+def from_entries(
     edges: NDArray[np.int64], values: NDArray[Any], size: int, label: str, weights: str
 ) -> RawGraph:
     values = values.astype(np.float64)
     if not np.isfinite(values).all():
         raise PeError(f"{label} has values that are not finite")
     ones = weights == "none" or bool((values == 1).all())
-    return RawGraph(edges, None if ones else values, num_nodes=size)
+    source, target = edges
+    triangle = not (source < target).any() or not (source > target).any()
+    one_way = not triangle and not np.array_equal(
+        np.unique(source * size + target), np.unique(target * size + source)
+    )
+    return RawGraph(edges, None if ones else values, num_nodes=size, one_way=one_way)
 
 
 def _from_dense(matrix: NDArray[Any], label: str, weights: str) -> RawGraph:
@@ -251,7 +256,7 @@ def _from_dense(matrix: NDArray[Any], label: str, weights: str) -> RawGraph:
         matrix.nbytes + count * BYTES_AN_EDGE, f"a matrix with {count:,} edges", "take a smaller one"
     )
     edges = np.stack(np.nonzero(matrix)).astype(np.int64)
-    return _from_entries(edges, matrix[edges[0], edges[1]], len(matrix), label, weights)
+    return from_entries(edges, matrix[edges[0], edges[1]], len(matrix), label, weights)
 
 
 class Collected:
@@ -360,7 +365,7 @@ def read_gml(file: Opened, weights: str) -> RawGraph:
     labels = {node: data["label"] for node, data in graph.nodes(data=True) if "label" in data}
     if len(set(map(str, labels.values()))) == len(graph):
         graph = nx.relabel_nodes(graph, labels)
-    return _collected(file.label, graph, weights)
+    return collected(file.label, graph, weights)
 
 
 def read_pajek(file: Opened, weights: str) -> RawGraph:
@@ -382,7 +387,7 @@ def read_pajek(file: Opened, weights: str) -> RawGraph:
             f"{file.label} declares {declared} vertices, and {graph.number_of_nodes()} different labels and numbers occur: "
             "each vertex needs a line of its own with a label of its own"
         )
-    return _collected(file.label, graph, weights)
+    return collected(file.label, graph, weights)
 
 
 def _networkx(label: str, form: str) -> Any:
@@ -405,7 +410,7 @@ def _tried(label: str, form: str, read: Callable[[], Any]) -> Any:
         raise PeError(f"{label} is not read as {form}: {reason}") from None
 
 
-def _collected(label: str, graph: Any, weights: str) -> RawGraph:
+def collected(label: str, graph: Any, weights: str) -> RawGraph:
     """What networkx has read."""
     found = Collected(label)
     for name in graph:
@@ -446,4 +451,9 @@ def read_node_link(file: Opened, weights: str) -> RawGraph:
 
 
 def _name(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError):  # an object of a library that is a node
+        return str(value)

@@ -430,7 +430,8 @@ class RawGraph:
     """Edges (2, m) as they stand in a file: between ids, or between places in `names` where there are names.
 
     `num_nodes` is set where the format says it, `directed` where the format has a word for it; `weighted_by` names the
-    column or attribute that the weights were taken from.
+    column or attribute that the weights were taken from. `one_way` says of a matrix that some pairs stand in it in one
+    direction only, though it is no triangle.
     """
 
     edges: NDArray[np.int64]
@@ -440,3 +441,4 @@ class RawGraph:
     directed: bool | None = None
     notes: list[str] = field(default_factory=list)
     weighted_by: str | None = None
+    one_way: bool = False

@@ -1,4 +1,4 @@
-"""Graphs as lines of text: edge lists, and graph6 and sparse6 with a graph on each line.
+"""Graphs as lines of text: edge lists, graph6 and sparse6 with a graph on each line, enhanced dependencies.
 
 An edge list has two ids on a line, perhaps a weight, with tabs, commas, semicolons or spaces between. graph6 and sparse6
 are read by the description that comes with nauty.
@@ -7,6 +7,7 @@ are read by the description that comes with nauty.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, parameter
-from pe_cli.files.text import Opened, blocks, decoded, whole_bytes
+from pe_cli.files.text import Opened, blocks, decoded, whole_bytes, whole_text
 from pe_cli.process import require_memory
 from pe_cli.structures.datasets import ColumnsInMemory, EdgeOptions, GraphDataset, Integers
 from pe_cli.structures.graph import BYTES_AN_EDGE, RawGraph
+from pe_cli.structures.trees import enhanced_graphs
 
 COMMENTS = ("#", "%")
 ENDS = (
@@ -43,7 +45,10 @@ LOW, HIGH = 63, 126  # the characters that stand for 6 bits
 
 @dataclass(frozen=True)
 class EdgeColumns:
-    """Which columns hold what; `weight` is None where there is none."""
+    """Which columns hold what; `weight` is None where there is none.
+
+    `width` is the number of columns that every line has; None where the user said which columns count.
+    """
 
     delimiter: str | None
     source: int
@@ -52,6 +57,7 @@ class EdgeColumns:
     text: bool
     header: bool
     weighted_by: str | None
+    width: int | None
 
     @property
     def columns(self) -> list[int]:
@@ -136,7 +142,8 @@ def _layout(rows: _Lines, weights: str, text_ids: bool, notes: list[str]) -> Edg
     ends = [sample[source], sample[target]]
     numbers = all(map(_is_number, ends)) or (any(map(_is_number, ends)) and _both_integers(second))
     weighted_by = None if weight is None else lower[weight] if header else f"column {weight + 1}"
-    return EdgeColumns(delimiter, source, target, weight, text_ids or not numbers, header, weighted_by)
+    width = _width(sample) if weights == "auto" else None
+    return EdgeColumns(delimiter, source, target, weight, text_ids or not numbers, header, weighted_by, width)
 
 
 def _weight_column(
@@ -179,6 +186,8 @@ def _fast(rows: _Lines, layout: EdgeColumns) -> tuple[NDArray[np.int64], NDArray
     if rows.skip_header:
         header = next(i for i, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
         lines = lines[header + 1 :]
+    if layout.width is not None and not _even(lines, layout.delimiter, layout.width):
+        return None
     try:
         table = np.loadtxt(
             lines,
@@ -199,6 +208,26 @@ def _fast(rows: _Lines, layout: EdgeColumns) -> tuple[NDArray[np.int64], NDArray
     return edges, values
 
 
+def _even(lines: list[str], delimiter: str | None, width: int) -> bool:
+    """Whether every line that is not empty has as many columns as `width` says; comments in front aside."""
+    first = next((i for i, line in enumerate(lines) if not line.lstrip().startswith("#")), len(lines))
+    data = np.frombuffer(("\n".join(lines[first:]) + "\n").encode(), dtype=np.uint8)
+    ends = np.flatnonzero(data == ord("\n"))
+    if delimiter is None:
+        space = data <= ord(" ")
+        marks = np.flatnonzero(~space & np.concatenate([[True], space[:-1]]))
+    else:
+        marks = np.flatnonzero(data == ord(delimiter))
+        width -= 1
+    counts = np.diff(np.searchsorted(marks, ends), prepend=0)
+    return bool(((counts == width) | (counts == 0)).all())
+
+
+def _width(fields: list[str]) -> int:
+    """The number of columns, without empty ones at the end."""
+    return max((place for place, field in enumerate(fields, 1) if field), default=0)
+
+
 def _careful(
     rows: _Lines, layout: EdgeColumns, names: dict[str, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
@@ -210,6 +239,11 @@ def _careful(
             line = line.partition("#")[0]
         fields = _fields(line, layout.delimiter)
         where = f"{rows.label} line {number}"
+        if layout.width is not None and _width(fields) > layout.width:
+            raise PeError(
+                f"{where}: {line.strip()[:60]!r} has {_width(fields)} columns, other lines have {layout.width}: an edge list has "
+                f"one edge on a line, and lists of neighbours are not read; {parameter('weights')} none looks at two columns only"
+            )
         if len(fields) <= max(layout.columns):
             needs = "two ids" if layout.weight is None else "two ids and a weight, as on the lines before"
             raise PeError(f"{where}: {line.strip()[:60]!r} lacks {needs}")
@@ -413,3 +447,26 @@ def _sparse6(bodies: list[bytes], which: Integers, sizes: Integers, width: int) 
         found.append(np.stack([which[joined], other[joined], node[joined]]))
         node = np.where(going & (other > node), other, node)
     return np.concatenate(found, axis=1)
+
+
+def looks_like_conllu(head: bytes, label: str) -> bool:
+    """Whether the name of the file, or its first line that is no comment, is that of CoNLL-U."""
+    if label.removesuffix(".gz").endswith(".conllu"):
+        return True
+    return re.match(rb"(\s*(#[^\n]*)?\n)*1(-\d+)?(\t[^\t\n]+){9}\r?(\n|$)", head) is not None
+
+
+def read_enhanced(file: Opened, options: EdgeOptions) -> GraphDataset:
+    """The enhanced dependencies of CoNLL-U, a graph for each sentence."""
+    found = list(enhanced_graphs(whole_text(file), file.label))
+    sizes, edges = (
+        [size for size, _, _ in found],
+        [np.array(own, np.int64).reshape(-1, 2) for _, own, _ in found],
+    )
+    starts = np.concatenate([[0], np.cumsum([len(own) for own in edges])])
+    without = sum(count for _, _, count in found)
+    notes = (f"{without} words have no enhanced dependencies: their heads are taken",) if without else ()
+    columns = ColumnsInMemory(np.concatenate(edges).T)
+    return GraphDataset(
+        file.label, np.array(sizes), columns, options, edge_starts=starts, local=True, notes=notes
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import PurePath
 from typing import Annotated, Any, TypeAlias
 
@@ -19,7 +20,10 @@ from pe_cli.signature import Source
 from pe_cli.structures.datasets import EdgeOptions, GraphDataset, dataset_of_tensors, read_folder
 from pe_cli.structures.formats import (
     BANNER,
+    READABLE,
+    collected,
     from_array,
+    from_entries,
     from_source,
     read_gml,
     read_graphml,
@@ -28,7 +32,13 @@ from pe_cli.structures.formats import (
     read_pajek,
 )
 from pe_cli.structures.graph import Graph, Ids, Parallel, RawGraph
-from pe_cli.structures.lines import looks_like_graph6, read_edge_list, read_graph6
+from pe_cli.structures.lines import (
+    looks_like_conllu,
+    looks_like_graph6,
+    read_edge_list,
+    read_enhanced,
+    read_graph6,
+)
 
 BOM = b"\xef\xbb\xbf"
 # Readers by how a file begins, spaces and the case of letters aside; anything else is an edge list.
@@ -46,6 +56,7 @@ ELSEWHERE = (
     (r"((c|%|#)\b[^\n]*\n\s*)*p\s+\w+\s+\d+\s+\d+\s", "DIMACS (.col, .gr)"),
     (r"dl\s+n\s*=", "UCINET (.dl)"),
     (r"nodedef>", "GUESS (.gdf)"),
+    (r"\(", "a tree in brackets (`tree` encodes it)"),
     (r"\x80", "a pickle, which is never loaded"),
     (r"par1", "Parquet"),
     (r"arrow1", "Arrow"),
@@ -55,7 +66,7 @@ ELSEWHERE = (
 ENDINGS = {
     ".dot": "Graphviz", ".gv": "Graphviz", ".col": "DIMACS", ".gr": "DIMACS", ".dimacs": "DIMACS", ".graph": "METIS",
     ".metis": "METIS", ".tgf": "Trivial Graph Format", ".adjlist": "a list of neighbours", ".gexf": "GEXF", ".gdf": "GUESS",
-    ".nt": "RDF", ".ttl": "RDF", ".lgf": "LEMON", ".hgr": "hMETIS",
+    ".nt": "RDF", ".ttl": "RDF", ".lgf": "LEMON", ".hgr": "hMETIS", ".heads": "a list of heads (`tree` encodes it)",
 }  # fmt: skip
 BYTES_A_NODE = 64
 MANY_NODES, FAR_MORE = (
@@ -81,7 +92,7 @@ def read_graph(
     Formats, told by content: edge list (tabs, commas, semicolons or spaces; # and % comments; a header; .gz), Matrix
     Market, scipy .npz, edge_index or adjacency matrix in .npy, .npz, .h5 and .safetensors, GraphML, GML, Pajek,
     node-link JSON. Datasets: edge_index with ptr or batch as PyTorch Geometric stores them, folders of TUDataset and OGB,
-    graph6 and sparse6.
+    graph6 and sparse6, and the enhanced dependencies of CoNLL-U from head to word, a graph for each sentence.
 
     Parameters
     ----------
@@ -127,6 +138,8 @@ def _read(source: str, options: EdgeOptions, ids: Ids) -> GraphDataset | tuple[R
         with unzipped(stream) as file:
             if looks_like_graph6(file.head, label):
                 return read_graph6(file, options)
+            if looks_like_conllu(file.head.removeprefix(BOM), label):
+                return read_enhanced(file, options)
             if not file.head and options.num_nodes is None:
                 raise PeError(f"{label} is empty")
             return _read_text(file, options.weights, ids), label
@@ -146,16 +159,32 @@ def _read_text(file: Opened, weights: str, ids: Ids) -> RawGraph:
 
 
 def as_graph(given: GraphLike) -> Graph:
-    """The graph of an edge_index (2, m) of integers, or of a square matrix of weights; a Graph is returned as it is.
+    """The graph of an edge_index (2, m) of integers, of a square matrix of weights, or of an object of a library.
 
-    Arrays are read as a .npy file with the same numbers is: without direction (an edge that stands in both directions
-    counts once, if all do), over nodes 0 to the largest id. `Graph(num_nodes, edge_index, weights, directed=True)` says
-    more.
+    >>> as_graph([[0, 1], [1, 2]]).num_nodes
+    3
+
+    Arrays and scipy matrices are read as a file with the same numbers is: without direction (an edge that stands in both
+    directions counts once, if all do), over nodes 0 to the largest id. So is what has an `edge_index`, as `Data` and
+    `Batch` of PyTorch Geometric, with their `edge_weight`, `num_nodes` and `ptr`. A graph of networkx has the direction
+    that its class says, and its nodes are rows as `read_graph` has them. A list of graphs is a dataset. A Graph is
+    returned as it is; `Graph(num_nodes, edge_index, weights, directed=True)` says more.
+
+    Raises
+    ------
+    PeError
+        For what is none of these.
     """
     if isinstance(given, Graph):
         return given
     if isinstance(given, GraphDataset):
         return given.whole()
+    if isinstance(given, (str, os.PathLike)):
+        raise PeError(f"{os.fspath(given)!r} is a name, not a graph: read_graph reads the file")
+    if _is_graph(given):
+        return _of_library(given)
+    if isinstance(given, (list, tuple)) and given and all(map(_is_graph, given)):
+        return _side_by_side([as_graph(one) for one in given])
     array = np.asarray(given)
     if not array.size:
         raise PeError(
@@ -164,7 +193,77 @@ def as_graph(given: GraphLike) -> Graph:
     raw = from_array(array, "edge_index", "auto")
     if raw.num_nodes is None:
         raw.num_nodes = int(raw.edges.max()) + 1
-    return assembled(raw, "edge_index", directed=False, num_nodes=None, ids="auto", parallel="sum")
+    return _assembled_alone(raw, "edge_index")
+
+
+def _assembled_alone(raw: RawGraph, label: str) -> Graph:
+    return assembled(raw, label, directed=bool(raw.directed), num_nodes=None, ids="auto", parallel="sum")
+
+
+def _of(given: Any, module: str, name: str) -> bool:
+    """Whether this is what the function or class `name` of a module says; a module that is not loaded made no object."""
+    test = getattr(sys.modules.get(module), name, None)
+    return test is not None and bool(isinstance(given, test) if isinstance(test, type) else test(given))
+
+
+def _is_graph(given: Any) -> bool:
+    """Whether this is a graph for itself, and not rows of numbers."""
+    return (
+        isinstance(given, Graph)
+        or hasattr(given, "edge_index")
+        or _of(given, "networkx", "Graph")
+        or _of(given, "scipy.sparse", "issparse")
+    )
+
+
+def _of_library(given: Any) -> Graph:
+    """The graph of an object of networkx, scipy or PyTorch Geometric."""
+    if _of(given, "networkx", "Graph"):
+        return _assembled_alone(collected("the graph", given, "auto"), "the graph")
+    if _of(given, "scipy.sparse", "issparse"):
+        matrix = given.tocoo()
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in READABLE:
+            raise PeError(
+                f"the matrix is {matrix.dtype} {list(matrix.shape)}: a graph is square and of real numbers"
+            )
+        edges = np.stack([matrix.row, matrix.col]).astype(np.int64)
+        return _assembled_alone(
+            from_entries(edges, matrix.data, matrix.shape[0], "the matrix", "auto"), "the matrix"
+        )
+    raw = from_array(np.asarray(given.edge_index).reshape(2, -1), "edge_index", "auto")
+    weights, ptr = getattr(given, "edge_weight", None), getattr(given, "ptr", None)
+    number = getattr(given, "num_nodes", None)
+    count = int(number) if number is not None else int(raw.edges.max(initial=-1)) + 1
+    return Graph(count, raw.edges, None if weights is None else np.asarray(weights), ptr=ptr)
+
+
+def _side_by_side(graphs: list[Graph]) -> Graph:
+    """A dataset of graphs that are understood in one way."""
+    first = graphs[0]
+    for number, graph in enumerate(graphs):
+        if graph.several:
+            raise PeError(f"graph {number} of the list is a dataset: give its graphs one by one")
+        if (graph.directed, graph.parallel, graph.mirrored) != (
+            first.directed,
+            first.parallel,
+            first.mirrored,
+        ):
+            raise PeError(
+                f"graph {number} of the list and the first are not both directed, or count parallel edges differently"
+            )
+    starts = np.concatenate([[0], np.cumsum([graph.num_nodes for graph in graphs])])
+    weighted = any(graph.weights is not None for graph in graphs)
+    weights = [np.ones(graph.num_edges) if graph.weights is None else graph.weights for graph in graphs]
+    edges = [graph.edges + start for graph, start in zip(graphs, starts.tolist(), strict=False)]
+    return Graph(
+        int(starts[-1]),
+        np.concatenate(edges, axis=1),
+        np.concatenate(weights) if weighted else None,
+        first.directed,
+        first.parallel,
+        mirrored=first.mirrored,
+        ptr=starts,
+    )
 
 
 def assembled(
@@ -177,6 +276,10 @@ def assembled(
     if raw.directed and not directed:
         notes.append(
             f"the file says that its edges are directed; they are read as undirected without {parameter('directed')}"
+        )
+    if raw.one_way and not directed:
+        notes.append(
+            f"the matrix is not symmetric: it is read as undirected, A + A'; {parameter('directed')} keeps its directions"
         )
     node_ids: NDArray[np.int64] | tuple[str, ...] | None = None
     if raw.names is not None:

@@ -149,6 +149,7 @@ def _label(node: dict[str, Any]) -> str:
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 HEAD_COLUMN = 6
+DEPS_COLUMN = 8
 CONLLU_COLUMNS = 10
 _TOKEN = re.compile(r"[()]|[^()\s]+")
 _WORD_ID = re.compile(r"[1-9]\d*$")
@@ -197,31 +198,76 @@ def read_brackets(text: str, label: str, values: bool) -> Iterator[RawTree | PeE
 
 def read_conllu(text: str, label: str, values: bool) -> Iterator[RawTree | PeError]:
     """Sentences of CoNLL-U: one node a word; ranges as 1-2 and empty nodes as 8.1 are passed over."""
-    words: list[tuple[int, str, int]] = []  # line, form, head
-    trouble: PeError | None = None
-    sentences, name = 1, ""
+    for which, lines in sentences(text, label):
+        words: list[tuple[int, str, int]] = []  # line, form, head
+        trouble: PeError | None = None
+        for number, columns in lines:
+            found = _word(columns, len(words) + 1, f"{which}, line {number}")
+            if isinstance(found, PeError):
+                trouble = found
+                break
+            if found is not None:
+                words.append((number, *found))
+        if words or trouble:
+            yield trouble or sentence(words, which)
+
+
+def sentences(text: str, label: str) -> Iterator[tuple[str, list[tuple[int, list[str]]]]]:
+    """The sentences of CoNLL-U with a name for messages: the numbers of their lines, and the columns of each."""
+    lines: list[tuple[int, list[str]]] = []
+    count, name = 1, ""
     for number, line in enumerate([*text.split("\n"), ""], 1):
         line = line.rstrip("\r")
-        which = f"{label}, sentence {sentences}{name}"
         if not line.strip():
-            if words or trouble:
-                yield trouble or sentence(words, which)
-                sentences += 1
-            words, trouble, name = [], None, ""
+            if lines:
+                yield f"{label}, sentence {count}{name}", lines
+                count += 1
+            lines, name = [], ""
         elif line.startswith("#"):
             if (given := _SENTENCE_ID.match(line)) is not None:
                 name = f" ({given[1].strip()[:40]})"
-        elif trouble is None:
-            found = _word(line, len(words) + 1, f"{which}, line {number}")
+        else:
+            lines.append((number, line.split("\t") if "\t" in line else line.split()))
+
+
+def enhanced_graphs(text: str, label: str) -> Iterator[tuple[int, list[tuple[int, int]], int]]:
+    """(nodes, edges from head to word, words without) of each sentence by its enhanced dependencies, the column DEPS.
+
+    Nodes are the words and the empty nodes (8.1) in the order of the file. A word without enhanced dependencies has its
+    head; the root is no edge.
+    """
+    for which, lines in sentences(text, label):
+        place: dict[str, int] = {}
+        words = 0
+        for number, columns in lines:
+            where = f"{which}, line {number}"
+            found = _word(columns, words + 1, where)
             if isinstance(found, PeError):
-                trouble = found
-            elif found is not None:
-                words.append((number, *found))
+                raise found
+            words += found is not None
+            if found is not None or "." in columns[0]:
+                if len(columns) < CONLLU_COLUMNS:
+                    raise PeError(f"{where}: {len(columns)} columns, CoNLL-U has {CONLLU_COLUMNS}")
+                place[columns[0]] = len(place)
+        edges, without = [], 0
+        for number, columns in lines:
+            if columns[0] not in place:
+                continue
+            given = columns[DEPS_COLUMN]
+            without += given == "_"
+            for one in given.split("|") if given != "_" else [columns[HEAD_COLUMN]]:
+                head = one.partition(":")[0]
+                if head not in place and head not in ("0", "_"):
+                    raise PeError(
+                        f"{which}, line {number}: the sentence has no word {head[:20]!r}, which {columns[0]} depends on"
+                    )
+                if head in place:
+                    edges.append((place[head], place[columns[0]]))
+        yield len(place), edges, without
 
 
-def _word(line: str, expected: int, where: str) -> tuple[str, int] | PeError | None:
+def _word(columns: list[str], expected: int, where: str) -> tuple[str, int] | PeError | None:
     """The form and head of a word; None for a range or an empty node."""
-    columns = line.split("\t") if "\t" in line else line.split()
     if len(columns) <= HEAD_COLUMN:
         return PeError(f"{where}: {len(columns)} columns, CoNLL-U has {CONLLU_COLUMNS}")
     if _SKIPPED_ID.match(columns[0]):

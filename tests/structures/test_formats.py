@@ -163,6 +163,8 @@ OTHERS = {
     "x.gexf": '<?xml version="1.0"?><gexf><graph/></gexf>',
     "x.gdf": "nodedef>name VARCHAR\na\nb\nedgedef>node1 VARCHAR,node2 VARCHAR\na,b\n",
     "x.dl": "dl n=3\nformat = edgelist1\ndata:\n1 2\n",
+    "x.heads": "2 0 2\n",
+    "brackets": "(S (NP the cat) (VP sat))\n",
     "x.nt": "<http://a> <http://b> <http://c> .\n",
     "x.parquet": b"PAR1\x15\x04",
 }
@@ -509,3 +511,58 @@ def test_a_quote_after_a_carriage_return_is_part_of_an_id(tmp_path):
     path = tmp_path / "graph.csv"
     path.write_bytes(b'\r a;d": x, "b": 0\n')
     assert read_graph(str(path)).node_ids == ('a;d": x', '"b": 0')
+
+
+@pytest.mark.parametrize(
+    "text", ["0 1\n1 2 3\n2 3\n", "a,b\nb,c,d\n", "0 1\n2 3\n" * 3 + "1 2 3\n", "one two\nthree four five\n"]
+)
+def test_lists_of_neighbours_are_no_edge_lists(write, text):
+    with pytest.raises(PeError, match="has 3 columns, other lines have 2"):
+        read_graph(write(text))
+    assert read_graph(write(text), weights="none").num_edges == text.count("\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["0 1 \n1 2\n", "# a b c d\n0 1\n\n1 2\n", "0,1,\n1,2\n", "0\t1 # one\n1\t2\n", "0 1\r\n1 2\r\n"]
+)
+def test_what_is_no_further_column(write, text):
+    assert read_graph(write(text)).edges.tolist() == [[0, 1], [1, 2]]
+
+
+ENHANCED = """# sent_id = a
+1\tSue\t_\t_\t_\t_\t2\tnsubj\t2:nsubj\t_
+2\tlikes\t_\t_\t_\t_\t0\troot\t0:root\t_
+3-4\tto'em\t_\t_\t_\t_\t_\t_\t_\t_
+3\ttea\t_\t_\t_\t_\t2\tobj\t2:obj|3.1:obj\t_
+3.1\tlikes\t_\t_\t_\t_\t_\t_\t2:conj\t_
+4\tBill\t_\t_\t_\t_\t2\tconj\t3.1:nsubj\t_
+
+1\tGo\t_\t_\t_\t_\t0\troot\t_\t_
+2\ton\t_\t_\t_\t_\t1\tcompound\t_\t_
+"""
+
+
+def test_enhanced_dependencies_are_a_graph_for_each_sentence(write):
+    dataset = read_graph(write(ENHANCED), directed=True)
+    assert dataset.sizes.tolist() == [5, 2]
+    assert dataset.block(0, 1).edges.T.tolist() == [[1, 0], [1, 2], [3, 2], [1, 3], [3, 4]]
+    assert dataset.block(1, 2).edges.T.tolist() == [[0, 1]]
+    assert "2 words have no enhanced" in dataset.notes[0]
+    for old, new, message in (
+        ("2:obj|", "7:obj|", "no word '7', which 3 depends on"),
+        ("4\tBill", "5\tBill", "word id '5', expected 4"),
+        ("\t2:nsubj\t_", "", "8 columns"),
+    ):
+        with pytest.raises(PeError, match=message):
+            read_graph(write(ENHANCED.replace(old, new), "x.conllu"))
+
+
+def test_a_matrix_of_one_way_edges_is_read_as_undirected_and_said(tmp_path):
+    ring = np.array([[0, 1.0, 0], [0, 0, 1], [1, 0, 0]])
+    for matrix, said in ((ring, True), (ring + ring.T, False), (np.triu(ring + ring.T), False)):
+        np.save(tmp_path / "m.npy", matrix)
+        scipy.sparse.save_npz(tmp_path / "m.npz", scipy.sparse.csr_array(matrix))
+        for name in ("m.npy", "m.npz"):
+            notes = read_graph(str(tmp_path / name)).notes
+            assert any("not symmetric" in note for note in notes) == said
+            assert not read_graph(str(tmp_path / name), directed=True).notes

@@ -8,6 +8,7 @@ import pytest
 from pe_cli import (
     Graph,
     PeError,
+    dag,
     dependency,
     laplacian,
     magnetic,
@@ -74,3 +75,51 @@ def test_trees_are_lists_of_heads(tmp_path):
 def test_what_makes_no_graph_or_tree(call, message):
     with pytest.raises(PeError, match=message):
         call()
+
+
+def test_graphs_of_libraries():
+    nx, sparse = pytest.importorskip("networkx"), pytest.importorskip("scipy.sparse")
+    grid = nx.grid_2d_graph(3, 4)  # its nodes are pairs of numbers, as the rows of an edge list are
+    assert as_graph(grid).num_nodes == 12
+    assert as_graph(grid).node_ids[0] == "[0, 0]"
+    np.testing.assert_array_equal(as_graph(grid).adjacency.dense(), nx.to_numpy_array(grid))
+    ring = nx.DiGraph([(0, 1), (1, 2), (2, 0)])
+    assert shortest_path(ring)["distance"].tolist() == [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
+    weighted = nx.Graph()
+    weighted.add_weighted_edges_from([(2, 0, 3.0), (0, 1, 0.5)])
+    wanted = [[0, 0.5, 3], [0.5, 0, 0], [3, 0, 0]]
+    assert as_graph(weighted).adjacency.dense().tolist() == wanted
+    for kind in ("csr", "csc", "coo"):
+        assert (
+            as_graph(sparse.csr_array(np.array(wanted)).asformat(kind)).adjacency.dense().tolist() == wanted
+        )
+    assert as_graph(nx.empty_graph(3)).num_nodes == 3
+    several = as_graph([grid, weighted])
+    assert several.ptr.tolist() == [0, 12, 15]
+    assert several.part(1).adjacency.dense().tolist() == wanted
+    for given, message in (
+        ([ring, weighted], "not both directed"),
+        (sparse.csr_array((2, 3)), "square"),
+        ("graph.tsv", "read_graph reads the file"),
+    ):
+        with pytest.raises(PeError, match=message):
+            as_graph(given)
+
+
+@pytest.mark.interop
+def test_data_of_pytorch_geometric():
+    torch = pytest.importorskip("torch")
+    geometric = pytest.importorskip("torch_geometric.data")
+    one = geometric.Data(
+        edge_index=torch.tensor([[0, 1], [1, 2]]), edge_weight=torch.tensor([2.0, 3.0]), num_nodes=4
+    )
+    assert as_graph(one).adjacency.dense()[1].tolist() == [2, 0, 3, 0]
+    assert as_graph(geometric.Batch.from_data_list([one, one])).ptr.tolist() == [0, 4, 8]
+    assert as_graph([one, one, one]).ptr.tolist() == [0, 4, 8, 12]
+
+
+def test_what_is_written_without_direction_has_no_order():
+    nx = pytest.importorskip("networkx")
+    with pytest.raises(PeError, match="cycle"):
+        dag(nx.path_graph(3))
+    assert dag(nx.DiGraph([(0, 1), (1, 2)]))["depth"].tolist() == [0, 1, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -159,8 +160,7 @@ def dag(graph: GraphLike, *, reachable: bool = False) -> Tensors:
     """
     graph = as_graph(graph)
     require_nodes(graph, 1)
-    directed = graph if graph.directed else _as_written(graph)
-    links = directed.links()
+    links = replace(graph, directed=True).links()
     waiting = np.bincount(links.columns, minlength=graph.num_nodes)
     depth = np.zeros(graph.num_nodes, dtype=np.int64)
     ready, done, level = np.flatnonzero(waiting == 0), 0, 0
@@ -370,12 +370,6 @@ def eigenspaces(graph: GraphLike, k: int, *, form: ProjectorForm = "diagonal") -
 def _undirected(graph: Graph) -> SparseRows:
     """1 between different nodes with an edge in any direction."""
     return Graph(graph.num_nodes, graph.edges, ptr=graph.ptr).links().without_loops()
-
-
-def _as_written(graph: Graph) -> Graph:
-    return Graph(
-        graph.num_nodes, graph.edges, graph.weights, directed=True, ptr=graph.ptr, largest=graph.largest
-    )
 
 
 def _whole_graphs(graph: Graph, matrix: SparseRows) -> Any:
