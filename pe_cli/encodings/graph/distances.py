@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.encodings.graph.hermitian import by_incidence, laplacians, spread_weights
 from pe_cli.encodings.graph.members import (
     Members,
     PairValues,
@@ -28,7 +29,7 @@ from pe_cli.structures import GraphLike, as_graph
 from pe_cli.structures.graph import SparseRows, need_scipy
 from pe_cli.tensors import Tensors
 
-FOSTER = 1e-3  # how far a sum of shares, n - 1, may be off
+FOSTER = 1e-7  # how far a sum of shares, n - 1, may be off
 DENSE = 1000  # nodes of a component up to which lengths are found without scipy
 DistancePreset: TypeAlias = Literal["graphormer", "dgl"]
 WORD = 64
@@ -208,38 +209,72 @@ def _lengths(edges: Any, table: PairValues) -> PairValues:
 
 
 def _resistances(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(b, n, n) the resistances in connected graphs of these weights (b, n, n).
+    """(b, n, n) the resistances in connected graphs of these weights (b, n, n)."""
+    distance = np.empty_like(weights)
+    matrices = laplacians(weights)
+    far = spread_weights(matrices)
+    if not far.all():
+        near = weights[~far]
+        distance[~far] = _differences(pseudoinverses(near, np.ones(near.shape, dtype=bool)))
+    for item in np.flatnonzero(far):
+        found = by_incidence(matrices[item])
+        if found is None:
+            distance[item] = _differences(
+                pseudoinverses(weights[item, None], np.ones((1, *weights.shape[1:]), bool))
+            )[0]
+            continue
+        # sums of squares, of which small ones keep their digits beside large ones
+        modes = found[1][:, 1:] / np.sqrt(found[0][1:])
+        for node, own in enumerate(modes):
+            distance[item, node] = ((own - modes) ** 2).sum(axis=1)
+    n = weights.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        shares = weights * distance
+    _require_foster(weights, shares, np.full(len(weights), n - 1.0))
+    distance[:, np.arange(n), np.arange(n)] = 0
+    return distance
 
-    That they are right is seen from Foster's theorem: over all edges, weight times resistance adds up to n - 1.
-    """
-    n, degree = weights.shape[1], weights.sum(axis=2)
-    if n == 1:
-        return np.zeros_like(weights)
-    unit = degree.mean(axis=1)[:, None, None]
-    diagonal = np.arange(n)
-    laplacian = -weights
-    laplacian[:, diagonal, diagonal] += degree
+
+def _differences(inverse: NDArray[np.float64]) -> NDArray[np.float64]:
+    own = np.diagonal(inverse, axis1=1, axis2=2)
+    return np.asarray(own[:, :, None] + own[:, None, :] - inverse - inverse.transpose(0, 2, 1))
+
+
+def pseudoinverses(weights: NDArray[np.float64], joined: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """(b, n, n) the pseudoinverses of D - A for weights A (b, n, n); `joined` says which nodes a path joins."""
+    degree, size = weights.sum(axis=2), joined.sum(axis=2)
+    total = np.where(joined, degree[:, None, :], 0).sum(axis=2)
+    unit = np.where(total > 0, total / size, 1.0)[:, :, None]  # the mean degree of each node's component
+    constant = joined / size[:, :, None]
     try:
-        # the constant vector is no null vector of what is inverted
-        inverse = np.linalg.inv(laplacian / unit + 1 / n)
+        # the constant vectors are no null vectors of what is inverted
+        inverse = np.linalg.inv(laplacians(weights) / unit + constant)
     except np.linalg.LinAlgError:
         inverse = np.full_like(weights, np.nan)
-    own = np.diagonal(inverse, axis1=1, axis2=2)
-    distance: NDArray[np.float64] = own[:, :, None] + own[:, None, :] - inverse - inverse.transpose(0, 2, 1)
-    distance[:, diagonal, diagonal] = 0
-    shares = weights / unit * distance
+    _require_foster(
+        weights, weights / unit * _differences(inverse), weights.shape[1] - (1 / size).sum(axis=1)
+    )
+    return np.asarray((inverse - constant) / unit)
+
+
+def _require_foster(
+    weights: NDArray[np.float64], shares: NDArray[np.float64], wanted: NDArray[np.float64]
+) -> None:
+    """An error where weight times resistance does not add up to n - 1 over the edges of a component of n nodes.
+
+    Foster's theorem; each share is at most 1.
+    """
     right = (
-        (np.abs(shares.sum(axis=(1, 2)) / 2 - (n - 1)) < FOSTER)
+        (np.abs(shares.sum(axis=(1, 2)) / 2 - wanted) < FOSTER)
         & (shares.max(axis=(1, 2)) < 1 + FOSTER)
-        & (distance.min(axis=(1, 2)) >= 0)
+        & (shares.min(axis=(1, 2)) > -FOSTER)
     )
     if not right.all():
         wrong = weights[np.argmin(right)]
         raise PeError(
-            f"the weights of one component range from {wrong[wrong > 0].min():g} to {wrong.max():g}, too far for "
+            f"the weights of one graph range from {wrong[wrong > 0].min():g} to {wrong.max():g}, too far for "
             f"resistances in float64: scale them, or {parameter('weights')} none"
         )
-    return np.asarray(distance / unit)
 
 
 def hops(members: Members, links: SparseRows, limit: int | None, table: PairValues) -> None:

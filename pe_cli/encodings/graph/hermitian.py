@@ -75,6 +75,13 @@ def alone(adjacency: SparseRows) -> NDArray[np.bool_]:
     return np.asarray(np.diff(adjacency.starts) == 0)
 
 
+def laplacians(weights: Reals) -> Reals:
+    """(b, n, n) D - A of symmetric weights A (b, n, n) without loops."""
+    matrices, diagonal = -weights, np.arange(weights.shape[1])
+    matrices[:, diagonal, diagonal] = weights.sum(axis=2)
+    return matrices
+
+
 def magnetic_matrix(
     arcs: SparseRows, turn: Reals, combinatorial: bool, unit: bool, isolated: Isolated
 ) -> Hermitian:

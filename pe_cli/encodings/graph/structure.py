@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.graph.distances import hops
+from pe_cli.encodings.graph.distances import hops, pseudoinverses
 from pe_cli.encodings.graph.members import (
     Members,
     PairValues,
@@ -25,7 +25,7 @@ from pe_cli.errors import PeError, parameter
 from pe_cli.process import require_memory
 from pe_cli.signature import encoding
 from pe_cli.structures import Graph, GraphLike, as_graph
-from pe_cli.structures.graph import SparseRows
+from pe_cli.structures.graph import SparseRows, components
 from pe_cli.tensors import Tensors
 
 ElectrostaticColumns: TypeAlias = Literal["paper", "gps"]
@@ -218,15 +218,10 @@ def electrostatic(graph: GraphLike, *, columns: ElectrostaticColumns = "paper") 
     graph = as_graph(graph)
     require_nodes(graph, 10)
     adjacency = conductances(graph)
-    found = np.zeros((graph.num_nodes, 10))
+    found, labels = np.zeros((graph.num_nodes, 10)), components(adjacency)
     for nodes, weights in _whole_graphs(graph, adjacency):
         size, degree_of = weights.shape[1], weights.sum(axis=2)
-        laplacian = -weights
-        laplacian[:, np.arange(size), np.arange(size)] = degree_of
-        values, vectors = np.linalg.eigh(laplacian)
-        norm = values[:, -1:]
-        inverse = np.divide(1, values, out=np.zeros_like(values), where=values > TIE * size * norm)
-        potential = np.einsum("bik,bk,bjk->bij", vectors, inverse, vectors, optimize=True)
+        potential = pseudoinverses(weights, labels[nodes][:, :, None] == labels[nodes][:, None, :])
         potential -= np.diagonal(potential, axis1=1, axis2=2)[:, None, :]
         share = (
             weights * np.divide(1, degree_of, out=np.zeros_like(degree_of), where=degree_of > 0)[:, :, None]

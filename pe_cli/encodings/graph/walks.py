@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.graph.hermitian import Reals
+from pe_cli.encodings.graph.hermitian import Reals, by_incidence, laplacians, spread_weights
 from pe_cli.encodings.graph.members import (
     Members,
     PairValues,
@@ -258,14 +258,18 @@ def heat_kernel(
     skipped = int(drop == "zeros")
     for stack in members.stacks(largest, "heat kernel", least=1 + skipped):
         weights = members.dense(adjacency, stack.nodes)
-        degree = weights.sum(axis=2)
-        matrix = -weights
-        matrix[:, np.arange(stack.size), np.arange(stack.size)] = degree
+        matrix = laplacians(weights)
         if norm == "sym":
+            degree = weights.sum(axis=2)
             scale = np.sqrt(np.where(degree > 0, degree, 1))
             matrix = matrix / scale[:, None, :] / scale[:, :, None]
         values, vectors = np.linalg.eigh(matrix)
         values[:, 0] = 0
+        if norm == "none":
+            for item in np.flatnonzero(spread_weights(matrix)):
+                exact = by_incidence(matrix[item])
+                if exact is not None:
+                    values[item], vectors[item] = exact[:2]
         squares = vectors[:, :, skipped:] ** 2
         for place, time in enumerate(times):
             left = np.exp(-time * values[:, skipped:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from decimal import Decimal, localcontext
 
 import networkx as nx
 import numpy as np
@@ -167,6 +168,44 @@ def test_sixty_components():
     big = laplacian(copies(nx.grid_2d_graph(47, 46), 3), 6)
     one = laplacian(from_networkx(nx.grid_2d_graph(47, 46)), 2)
     np.testing.assert_allclose(big["eigenvalues"], np.repeat(one["eigenvalues"], 3), rtol=1e-9)
+
+
+def eigenvalues_below(n, edges, weights, x):
+    """How many eigenvalues of D - A of a tree are less than x: the negative pivots, leaves first, in 50 digits."""
+    above = {b: (a, Decimal(w)) for (a, b), w in zip(edges, weights, strict=True)}
+    pivots = [-x] * n
+    for b, (a, w) in above.items():
+        pivots[a] += w
+        pivots[b] += w
+    for node in range(n - 1, 0, -1):
+        a, w = above[node]
+        pivots[a] -= w * w / pivots[node]
+    return sum(pivot < 0 for pivot in pivots)
+
+
+@pytest.mark.parametrize("heaviest", [1e2, 1e4, 1e6, 1e8])
+@pytest.mark.parametrize(("path", "spokes"), [(300, 4), (40, 3)])
+def test_eigenvalues_beside_heavy_hubs_against_forty_digits(path, spokes, heaviest):
+    n = path + spokes
+    edges = [(i, i + 1) for i in range(path - 1)] + [(path // 3, path + i) for i in range(spokes)]
+    weights = [1.0] * (path - 1) + [heaviest * (1 + i / 7) for i in range(spokes)]
+    order = np.random.default_rng(0).permutation(n)
+    own = laplacian(graph(n, order[np.array(edges)].tolist(), weights), 3, norm="none")["eigenvalues"]
+    matrix = graph(n, edges, weights).adjacency.dense()
+    lapack = np.linalg.eigvalsh(np.diag(matrix.sum(axis=1)) - matrix)[1:4]
+    with localcontext() as context:
+        context.prec = 50
+        for number, (value, other) in enumerate(zip(own, lapack, strict=True), 1):
+            low, high = Decimal(value) * Decimal("0.999"), Decimal(value) * Decimal("1.001")
+            while high - low > Decimal("1e-30") * high:
+                middle = (low + high) / 2
+                low, high = (
+                    (low, middle) if eigenvalues_below(n, edges, weights, middle) > number else (middle, high)
+                )
+            exact = (low + high) / 2
+            miss = abs(Decimal(value) - exact)
+            assert miss <= 10 * max(abs(Decimal(other) - exact), exact * Decimal("2e-16"))
+            assert miss <= exact * Decimal("1e-12")
 
 
 def test_tiny_weights():

@@ -9,6 +9,7 @@ from scipy.linalg import expm
 
 from pe_cli.encodings.graph import distances, walks
 from pe_cli.encodings.graph.distances import resistance_distance, shortest_path
+from pe_cli.encodings.graph.structure import electrostatic
 from pe_cli.encodings.graph.walks import heat_kernel, random_walk, rrwp
 from pe_cli.errors import PeError
 from pe_cli.structures import Graph
@@ -147,9 +148,34 @@ def test_resistances_do_not_depend_on_the_unit(unit):
 
 
 @pytest.mark.parametrize("weights", [[1e300, 1.0], [1.0, 1e-30], [1e8, 1e-12]])
-def test_weights_too_far_apart_are_refused(weights):
+def test_resistances_beside_far_larger_ones_keep_their_digits(weights):
+    a, b = 1 / np.array(weights)
+    np.testing.assert_allclose(
+        resistance_distance(graph(3, [(0, 1), (1, 2)], weights))["resistance"],
+        [[0, a, a + b], [a, 0, b], [a + b, b, 0]],
+        rtol=1e-9,
+    )
+
+
+def test_resistances_of_a_tree_with_heavy_edges_are_sums():
+    n = 60
+    random = np.random.default_rng(0)
+    edges = [(int(random.integers(0, node)), node) for node in range(1, n)]
+    weights = 10.0 ** random.uniform(0, 10, n - 1)
+    tree = nx.Graph()
+    tree.add_weighted_edges_from([(a, b, 1 / w) for (a, b), w in zip(edges, weights, strict=True)])
+    wanted = dict(nx.all_pairs_dijkstra_path_length(tree))
+    np.testing.assert_allclose(
+        resistance_distance(graph(n, edges, weights))["resistance"],
+        [[wanted[a][b] for b in range(n)] for a in range(n)],
+        rtol=1e-8,
+    )
+
+
+@pytest.mark.parametrize("encode", [resistance_distance, electrostatic])
+def test_weights_too_far_apart_are_refused(encode):
     with pytest.raises(PeError, match="too far for resistances in float64"):
-        resistance_distance(graph(3, [(0, 1), (1, 2)], np.array(weights)))
+        encode(graph(3, [(0, 1), (1, 2)], [1e-300, 1e300]))
 
 
 def test_there_is_no_way_for_current_between_components():
