@@ -181,7 +181,7 @@ def about_worker() -> tuple[str, str, str | None]:
     """In a worker: the versions of pe and numpy, and how many threads its BLAS may use."""
     import numpy as np
 
-    from pe_cli import __version__
+    from pe_cli.first import __version__
 
     return __version__, np.__version__, os.environ.get(ONE_THREAD)
 

@@ -55,7 +55,7 @@ from pe_cli.tensors import Tensors
 LARGEST = 2**63
 
 
-class Source(Enum):
+class Meaning(Enum):
     """What an argument is, beyond its type."""
 
     POSITIONS = "positions"
@@ -71,6 +71,11 @@ class Source(Enum):
     FOREST = "forest"
 
 
+# What the command line gives by options of its own, such as `--len`, and what it reads from the file that is its argument.
+SUPPLIED = frozenset({Meaning.POSITIONS, Meaning.QUERIES, Meaning.KEYS, Meaning.DISTANCES})
+READ_FROM_FILE = {Meaning.GRAPH: "GRAPH", Meaning.FOREST: "FILE"}
+
+
 class HasArray(Protocol):
     """Whatever numpy can read: arrays, `Tensors`, tensors of torch and jax."""
 
@@ -80,16 +85,16 @@ class HasArray(Protocol):
 Line: TypeAlias = NDArray[Any] | HasArray | Sequence[float]
 Numbers: TypeAlias = Line | Sequence[Sequence[float]]
 
-Positions: TypeAlias = Annotated[int | Numbers, Source.POSITIONS]
-Queries: TypeAlias = Annotated[int | Line, Source.QUERIES]
-Keys: TypeAlias = Annotated[int | Line, Source.KEYS]
-Distances: TypeAlias = Annotated[Numbers, Source.DISTANCES]
-Array: TypeAlias = Annotated[Numbers | Sequence[Sequence[Sequence[float]]], Source.ARRAY]
-Mask: TypeAlias = Annotated[Numbers, Source.MASK]
-Grid: TypeAlias = Annotated[Sequence[int], Source.GRID]
-Ints: TypeAlias = Annotated[Sequence[int], Source.NUMBERS, int]
-Floats: TypeAlias = Annotated[Sequence[float], Source.NUMBERS, float]
-DType: TypeAlias = Annotated[ElementType, Source.DTYPE]
+Positions: TypeAlias = Annotated[int | Numbers, Meaning.POSITIONS]
+Queries: TypeAlias = Annotated[int | Line, Meaning.QUERIES]
+Keys: TypeAlias = Annotated[int | Line, Meaning.KEYS]
+Distances: TypeAlias = Annotated[Numbers, Meaning.DISTANCES]
+Array: TypeAlias = Annotated[Numbers | Sequence[Sequence[Sequence[float]]], Meaning.ARRAY]
+Mask: TypeAlias = Annotated[Numbers, Meaning.MASK]
+Grid: TypeAlias = Annotated[Sequence[int], Meaning.GRID]
+Ints: TypeAlias = Annotated[Sequence[int], Meaning.NUMBERS, int]
+Floats: TypeAlias = Annotated[Sequence[float], Meaning.NUMBERS, float]
+DType: TypeAlias = Annotated[ElementType, Meaning.DTYPE]
 Compute: TypeAlias = Literal["exact", "float32"]
 
 
@@ -127,7 +132,7 @@ class Parameter:
     type: Any
     default: Any
     optional: bool
-    source: Source | None
+    meaning: Meaning | None
     choice: Choice | None
     element: type
 
@@ -139,8 +144,8 @@ class Parameter:
         """`value` as the function computes with it. Raises PeError for what it cannot be."""
         if value is None and (self.optional or self.default is None):
             return None
-        if self.source in _READERS:
-            return _READERS[self.source](self, value)
+        if self.meaning in _READERS:
+            return _READERS[self.meaning](self, value)
         if self.choice is not None:
             return self.choice.canonical(self.name.replace("_", " "), value)
         return _READERS.get(self.type, _as_it_is)(self, value)
@@ -157,7 +162,7 @@ def parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
 
 
 def _taken_apart(name: str, hint: Any, default: Any) -> Parameter:
-    source: Source | None = None
+    meaning: Meaning | None = None
     choice: Choice | None = None
     element: type = int
     optional = False
@@ -167,14 +172,14 @@ def _taken_apart(name: str, hint: Any, default: Any) -> Parameter:
         hint = members[0] if len(members) == 1 else hint
     if get_origin(hint) is Annotated:
         hint, *marks = get_args(hint)
-        source = next((mark for mark in marks if isinstance(mark, Source)), None)
+        meaning = next((mark for mark in marks if isinstance(mark, Meaning)), None)
         choice = next((mark for mark in marks if isinstance(mark, Choice)), None)
         element = next((mark for mark in marks if mark in (int, float)), int)
     if get_origin(hint) is Literal:
         choice = Choice(tuple(map(str, get_args(hint))))
-    if source is Source.DTYPE:
+    if meaning is Meaning.DTYPE:
         choice = Choice(FLOATS)
-    return Parameter(name, hint, default, optional, source, choice, element)
+    return Parameter(name, hint, default, optional, meaning, choice, element)
 
 
 P = ParamSpec("P")
@@ -304,7 +309,7 @@ def _array(name: str, value: Any) -> NDArray[Any]:
 def _several(known: Parameter, value: Any) -> tuple[Any, ...]:
     """Grids and lists of numbers as tuples; a number alone is a list of one."""
     alone = isinstance(value, (str, bytes)) or not np.iterable(value)
-    read = _whole if known.source is Source.GRID or known.element is int else _number
+    read = _whole if known.meaning is Meaning.GRID or known.element is int else _number
     return tuple(read(known, part) for part in ((value,) if alone else value))
 
 
@@ -327,7 +332,7 @@ def _number(known: Parameter, value: Any) -> float:
     number = float(value)
     if not math.isfinite(number):
         raise PeError(f"{parameter(known.name)} {number}: a finite number is needed")
-    if known.source is Source.NUMBERS and not -LARGEST < number < LARGEST:
+    if known.meaning is Meaning.NUMBERS and not -LARGEST < number < LARGEST:
         raise PeError(f"{parameter(known.name)} {number:g}: a number here is below 2^63 in size")
     return number
 
@@ -364,17 +369,17 @@ def _shown(value: Any) -> str:
 
 
 _READERS: Mapping[Any, Callable[[Parameter, Any], Any]] = {
-    Source.POSITIONS: lambda known, value: as_rows(value, known.name),
-    Source.QUERIES: _line,
-    Source.KEYS: _line,
-    Source.DISTANCES: _distances,
-    Source.ARRAY: _numbers_of_a_file,
-    Source.MASK: _flags,
-    Source.GRID: _several,
-    Source.NUMBERS: _several,
-    Source.DTYPE: lambda known, value: dtype_name(value),
-    Source.GRAPH: _as_it_is,
-    Source.FOREST: _as_it_is,
+    Meaning.POSITIONS: lambda known, value: as_rows(value, known.name),
+    Meaning.QUERIES: _line,
+    Meaning.KEYS: _line,
+    Meaning.DISTANCES: _distances,
+    Meaning.ARRAY: _numbers_of_a_file,
+    Meaning.MASK: _flags,
+    Meaning.GRID: _several,
+    Meaning.NUMBERS: _several,
+    Meaning.DTYPE: lambda known, value: dtype_name(value),
+    Meaning.GRAPH: _as_it_is,
+    Meaning.FOREST: _as_it_is,
     int: _whole,
     float: _number,
     bool: _flag,

@@ -14,7 +14,7 @@ import pytest
 import pe_cli
 from pe_cli.catalogue import CATALOGUE, load
 from pe_cli.errors import PeError
-from pe_cli.signature import Source, parameters
+from pe_cli.signature import Meaning, parameters
 
 FUNCTIONS = sorted(entry.function for entry in CATALOGUE.values())
 WRONG = """from pe_cli import rope, rpoe
@@ -112,7 +112,7 @@ def test_rows_name_every_encoding_that_takes_positions() -> None:
     taking = {
         name.replace("-", "_")
         for name in CATALOGUE
-        if any(p.source in (Source.POSITIONS, Source.QUERIES) for p in parameters(load(name)).values())
+        if any(p.meaning in (Meaning.POSITIONS, Meaning.QUERIES) for p in parameters(load(name)).values())
     }
     assert taking == set(ROWS)
 

@@ -20,7 +20,7 @@ from pe_cli.files.text import canonical, jsonable, metadata
 from pe_cli.numerics.dtypes import dtype_name
 from pe_cli.process import size
 from pe_cli.render.console import shown, tell
-from pe_cli.signature import Source
+from pe_cli.signature import READ_FROM_FILE, SUPPLIED, Meaning
 from pe_cli.tables import PairTable, Request, RowTable, Table, WholeTable
 from pe_cli.tensors import Tensors
 
@@ -35,7 +35,7 @@ LARGEST_FILE = 2**63 - 2**32  # with room for a header
 # Widths of a row: lists of their length are made before anything is written.
 LONGEST = {"dim": 1 << 22, "num_bands": 1 << 20, "heads": 1 << 20, "width": 1 << 20, "num_buckets": 1 << 24}
 ROWS = {"queries": "len", "keys": "k_len"}  # how the command line says what a function calls so
-READERS = {Source.GRAPH: "read_graph", Source.FOREST: "read_forest"}
+READERS = {Meaning.GRAPH: "read_graph", Meaning.FOREST: "read_forest"}
 WITH_PRESETS = "rope"
 
 
@@ -46,19 +46,19 @@ class Encoding:
         self.name = name
         self.function = catalogue.load(name)
         self.parameters = options.of_function(self.function)
-        self.own = {n: p for n, p in self.parameters.items() if p.source not in options.SUPPLIED}
-        self.sources = {p.source: n for n, p in self.parameters.items() if p.source is not None}
+        self.own = {n: p for n, p in self.parameters.items() if p.meaning not in SUPPLIED}
+        self.sources = {p.meaning: n for n, p in self.parameters.items() if p.meaning is not None}
         self.rows = self._row_options()
         self.reader = self._reader_options()
 
     def _row_options(self) -> type | None:
-        if Source.POSITIONS in self.sources:
+        if Meaning.POSITIONS in self.sources:
             return options.RowChoice
-        if Source.DISTANCES in self.sources:
+        if Meaning.DISTANCES in self.sources:
             return options.DistanceChoice
-        if Source.GRAPH in self.sources:
+        if Meaning.GRAPH in self.sources:
             return options.GraphChoice
-        return options.PairChoice if Source.QUERIES in self.sources else None
+        return options.PairChoice if Meaning.QUERIES in self.sources else None
 
     @property
     def by_blocks(self) -> bool:
@@ -68,7 +68,7 @@ class Encoding:
     @property
     def needs_rows(self) -> bool:
         """Whether the function can do nothing without positions, queries, keys or distances."""
-        supplied = [self.parameters[n] for source, n in self.sources.items() if source in options.SUPPLIED]
+        supplied = [self.parameters[n] for source, n in self.sources.items() if source in SUPPLIED]
         return any(parameter.required for parameter in supplied)
 
     def _reader_options(self) -> dict[str, Option]:
@@ -204,7 +204,7 @@ def build(
         return RowTable(encoding.function, arguments, where, dtype, name, rows.prefix_rows, shard)
     if rows is None:
         return WholeTable(encoding.function(**arguments), dtype, name)
-    by_distance = Source.DISTANCES in encoding.sources
+    by_distance = Meaning.DISTANCES in encoding.sources
     if by_distance and rows.distances is not None:
         if asked.keys() - {"shard"} != {"distances"}:
             raise PeError(
@@ -233,7 +233,7 @@ def _of_graphs(
     from pe_cli.dataset_tables import DatasetTable, by_blocks
     from pe_cli.structures import GraphDataset
 
-    dataset = arguments[encoding.sources[Source.GRAPH]]
+    dataset = arguments[encoding.sources[Meaning.GRAPH]]
     if isinstance(dataset, GraphDataset) and by_blocks(encoding.function, arguments):
         part = positions.parse_shard(shard) if shard else (0, 1)
         return DatasetTable(encoding.function, arguments, dataset, dtype, name, part)
@@ -284,9 +284,9 @@ def speller(encoding: Encoding, given: Mapping[str, Any]) -> Callable[[str], str
         if own is None or name in ROWS:
             return option_name(ROWS.get(name, name))
         typed = given.get(name)
-        if own.source in options.READ_FROM_FILE:
+        if own.meaning in READ_FROM_FILE:
             return str(typed)
-        return f"{own.flag} {typed}" if own.source is Source.ARRAY and typed else own.flag
+        return f"{own.flag} {typed}" if own.meaning is Meaning.ARRAY and typed else own.flag
 
     return spell
 

@@ -15,21 +15,30 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import PurePath
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 
-from pe_cli import signature
 from pe_cli.errors import PeError, option_name
 from pe_cli.numerics.dtypes import FLOATS
-from pe_cli.signature import Source
+
+if TYPE_CHECKING:
+    from pe_cli.signature import Meaning, Parameter
 
 OPPOSITES = {"bidirectional": "causal"}
 LONG_ONLY = frozenset("oq")  # -o and -q are shared options
 RENAMED = {"length": "len"}
-SUPPLIED = frozenset({Source.POSITIONS, Source.QUERIES, Source.KEYS, Source.DISTANCES})
-READ_FROM_FILE = {Source.GRAPH: "GRAPH", Source.FOREST: "FILE"}
-METAVARS = {Source.ARRAY: "SOURCE", Source.MASK: "0011…|SOURCE", Source.GRID: "HxW"}
+METAVARS = {"ARRAY": "SOURCE", "MASK": "0011…|SOURCE", "GRID": "HxW"}
 
 
 @dataclass(frozen=True)
@@ -52,11 +61,11 @@ class Option:
     minimum: int | None = None
     many: bool = False
     is_file: bool = False
-    parameter: signature.Parameter | None = None
+    parameter: Parameter | None = None
 
     @property
-    def source(self) -> Source | None:
-        return None if self.parameter is None else self.parameter.source
+    def meaning(self) -> Meaning | None:
+        return None if self.parameter is None else self.parameter.meaning
 
     @property
     def flag(self) -> str:
@@ -245,15 +254,17 @@ def _lines_of_parameters(section: str) -> dict[str, str]:
 
 def of_function(function: Callable[..., Any]) -> dict[str, Option]:
     """The options of an encoding's function by parameter, in order."""
+    from pe_cli.signature import parameters
+
     text = documentation(function).parameters
-    return {
-        name: _of_parameter(own, text.get(name, "")) for name, own in signature.parameters(function).items()
-    }
+    return {name: _of_parameter(own, text.get(name, "")) for name, own in parameters(function).items()}
 
 
-def _of_parameter(own: signature.Parameter, text: str) -> Option:
-    if own.source in READ_FROM_FILE:
-        named = READ_FROM_FILE[own.source]
+def _of_parameter(own: Parameter, text: str) -> Option:
+    from pe_cli.signature import READ_FROM_FILE, Meaning
+
+    if own.meaning in READ_FROM_FILE:
+        named = READ_FROM_FILE[own.meaning]
         return Option(own.name, required=True, metavar=named, help=text, is_file=True, parameter=own)
     long = option_name(RENAMED.get(own.name, own.name))
     flags: tuple[str, ...] = (long,)
@@ -273,45 +284,48 @@ def _of_parameter(own: signature.Parameter, text: str) -> Option:
         metavar,
         ". ".join(part for part in (text.rstrip("."), values) if part),
         choices=(lambda: choices(own)) if own.choice is not None else None,
-        is_file=own.source in (Source.ARRAY, Source.MASK),
+        is_file=own.meaning in (Meaning.ARRAY, Meaning.MASK),
         parameter=own,
     )
 
 
-def _type_and_metavar(own: signature.Parameter) -> tuple[Any, str | None]:
-    if own.source in METAVARS:
-        return str, METAVARS[own.source]
-    if own.source is Source.NUMBERS:
+def _type_and_metavar(own: Parameter) -> tuple[Any, str | None]:
+    kind = "" if own.meaning is None else own.meaning.name
+    if kind in METAVARS:
+        return str, METAVARS[kind]
+    if kind == "NUMBERS":
         return str, "N,N,…" if own.element is int else "X,X,…"
     if own.choice is not None:
         return str, "NAME"
     return own.type, None if own.type is bool else {int: "N", float: "X"}.get(own.type, "TEXT")
 
 
-def choices(own: signature.Parameter) -> list[str]:
+def choices(own: Parameter) -> list[str]:
     """Every value that a parameter with known values accepts, aliases included; else nothing."""
     return [] if own.choice is None else [*own.choice.names, *(own.choice.aliases or ())]
 
 
 def taken(one: Option, value: Any, load_array: Callable[[str], Any]) -> Any:
     """The argument of the encoding's function from what the command line gave."""
+    from pe_cli.signature import Meaning
+
     own = one.parameter
     assert own is not None
     if isinstance(value, str):
-        if own.source is Source.MASK and value and set(value) <= set("01"):
+        if own.meaning is Meaning.MASK and value and set(value) <= set("01"):
             value = [int(digit) for digit in value]
-        elif own.source in (Source.ARRAY, Source.MASK):
+        elif own.meaning in (Meaning.ARRAY, Meaning.MASK):
             if not value:
                 raise PeError(f"{one.flag} '': the name of a file is missing")
             try:
                 value = load_array(value)
             except PeError as error:
                 raise PeError(f"{one.flag} {value}: {error}") from error
-        elif own.source is Source.GRID:
+        elif own.meaning is Meaning.GRID:
             from pe_cli.positions import parse_grid
 
             value = parse_grid(value, own.name)
-        elif own.source is Source.NUMBERS:
+        elif own.meaning is Meaning.NUMBERS:
             value = _numbers(one.flag, own.element, value)
     return own.taken(value)
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import ElementType, numpy_dtype, round_into
-from pe_cli.numerics.float32 import cos_sin, power
 from pe_cli.numerics.kernels import Frequencies, geometric, rotation_blocks, scaled
 from pe_cli.positions import cells, spell
 from pe_cli.tensors import Tensors
@@ -93,6 +92,8 @@ def float32_waves(
     if recipe == "exp-divide":
         exponents = (i * np.float32(-math.log(base))) / np.float32(steps)
         return Float32Waves(_exp(exponents), scale=scale)
+    from pe_cli.numerics.float32 import power
+
     periods = power(base, i / np.float32(steps))
     if recipe == "period":
         return Float32Waves(periods, divides=True, scale=scale)
@@ -143,6 +144,8 @@ def float32_rotation_blocks(
     positions: NDArray[Any], waves: Float32Waves, *, sin_first: bool = False
 ) -> Iterator[tuple[slice, NDArray[np.complex128]]]:
     """As `rotation_blocks`, with the angles, cosines and sines of float32 arithmetic."""
+    from pe_cli.numerics.float32 import cos_sin
+
     step = max(1, 16384 // max(1, len(waves.numbers)))
     for first in range(0, len(positions), step):
         angles = waves.angles(positions[first : first + step])

@@ -16,7 +16,7 @@ from pe_cli.files.base import open_input
 from pe_cli.files.sources import holds_tensors, reading_tensors, split_spec
 from pe_cli.files.text import Opened, unzipped
 from pe_cli.process import require_memory
-from pe_cli.signature import Source
+from pe_cli.signature import Meaning
 from pe_cli.structures.datasets import EdgeOptions, GraphDataset, dataset_of_tensors, read_folder
 from pe_cli.structures.formats import (
     BANNER,
@@ -75,7 +75,7 @@ MANY_NODES, FAR_MORE = (
 )  # declared nodes are believed up to the first, or to so many times those named
 SOME = 1024  # gaps are looked for in a table of flags if ids reach no further than this beyond the edges
 # What encodings of graphs and of trees accept; on the command line a file is read.
-GraphLike: TypeAlias = Annotated[Graph | GraphDataset | NDArray[Any] | list[Any], Source.GRAPH]
+GraphLike: TypeAlias = Annotated[Graph | GraphDataset | NDArray[Any] | list[Any], Meaning.GRAPH]
 
 
 def read_graph(

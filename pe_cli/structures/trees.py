@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, parameter
 from pe_cli.files.text import opened, parse_json, whole_text
-from pe_cli.signature import Source
+from pe_cli.signature import Meaning
 from pe_cli.structures.forest import Forest, RawTree, cyclic_nodes, forest_of
 
 LABEL_KEYS = ("label", "type", "name", "tag", "value", "text", "token")
@@ -452,7 +452,7 @@ def _recognised(text: str, label: str) -> str:
     )
 
 
-ForestLike: TypeAlias = Annotated[Forest | NDArray[Any] | list[Any], Source.FOREST]
+ForestLike: TypeAlias = Annotated[Forest | NDArray[Any] | list[Any], Meaning.FOREST]
 
 
 def as_forest(given: ForestLike) -> Forest:

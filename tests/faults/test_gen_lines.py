@@ -19,6 +19,7 @@ from lines import BY_NAME, GRIDS, NUMBERS, REALS, SHARDS, SPECIFICATIONS, TARGET
 from pe_cli.catalogue import CATALOGUE
 from pe_cli.commands import options
 from pe_cli.commands.gen import Encoding
+from pe_cli.signature import READ_FROM_FILE, Meaning
 
 FILES = ["q.npy", "k.npy", "e.npy", "f.npy", "x.npy", "w.npy", "t5.npy", "table.npy", "inf.npy", "none.npy", "one.npy", "cube.npy",
          "edge_index.npy", "two.safetensors:a", "missing.npy"]  # fmt: skip
@@ -33,11 +34,11 @@ OPERANDS = {
 
 
 def values_of(parameter: options.Option) -> list[str]:
-    if parameter.source is options.Source.ARRAY:
+    if parameter.meaning is Meaning.ARRAY:
         return FILES
-    if parameter.source is options.Source.GRID:
+    if parameter.meaning is Meaning.GRID:
         return GRIDS
-    if parameter.source is options.Source.NUMBERS:
+    if parameter.meaning is Meaning.NUMBERS:
         return ["1", "2,2", "4,4", "2,1,1", "8,8,8", "0,4", "-1,2", "1.5", "1e300,1", "", "x"]
     return (parameter.choices and parameter.choices()) or (REALS if parameter.type is float else NUMBERS)
 
@@ -56,8 +57,8 @@ def encodings(draw: Callable[..., Any]) -> list[str]:
         at = draw(st.integers(0, len(settings) - 1))
         settings = settings[: at - at % 2]
     for parameter in draw(st.lists(st.sampled_from(list(known.values())), max_size=4, unique=True)):
-        if parameter.source in options.READ_FROM_FILE:
-            operands = [draw(st.sampled_from(OPERANDS[options.READ_FROM_FILE[parameter.source]]))]
+        if parameter.meaning in READ_FROM_FILE:
+            operands = [draw(st.sampled_from(OPERANDS[READ_FROM_FILE[parameter.meaning]]))]
         elif parameter.type is bool:
             settings.append(draw(st.sampled_from(parameter.flag.split("/"))))
         else:

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 from pe_cli.catalogue import CATALOGUE
 from pe_cli.commands.gen import Encoding
-from pe_cli.signature import Source
+from pe_cli.signature import Meaning
 
 SHAPES = {
     "matrix": (1, 4), "t5": (32, 2), "t5r": (33, 2), "shaw": (5, 4), "heads": (2,), "heads2": (2,), "h": (4, 1), "hb": (4,), "o": (2, 4), "swin": (9, 2), "m1": (4, 2),
@@ -214,7 +214,7 @@ def test_every_option_that_reads_a_file_is_here() -> None:
     for name in CATALOGUE:
         lines = " ".join(line for line in GEN if line.split()[0] == name)
         for parameter in Encoding(name).own.values():
-            if parameter.source is Source.ARRAY:
+            if parameter.meaning is Meaning.ARRAY:
                 assert parameter.flag in lines, (name, parameter.flag)
-            elif parameter.source in (Source.GRAPH, Source.FOREST):
+            elif parameter.meaning in (Meaning.GRAPH, Meaning.FOREST):
                 assert lines, name

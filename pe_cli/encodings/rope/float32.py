@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pe_cli.encodings.rope.axes import Plan
 from pe_cli.encodings.rope.scaling import Frequencies, canonical, frequencies, given_options
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.float32 import Float32, f32, power
@@ -134,3 +135,14 @@ def _frequencies32(dim: int, base: float, scaling: str, given: tuple[tuple[str, 
 def frequencies32(dim: int, *, base: float, scaling: str = "none", **options: Any) -> Float32:
     """(m,) the frequencies as transformers has them in float32; arguments as for `scaling.frequencies`."""
     return _frequencies32(dim, float(base), canonical(scaling), given_options(options))
+
+
+def plan32(plan: Plan) -> Float32:
+    """The frequencies of a plan as torch finds them, a call for each axis."""
+    w = np.zeros(len(plan.pairs), np.float32)
+    for axis in range(plan.axes):
+        mine = [i for i, pair in enumerate(plan.pairs) if pair.axis == axis and pair.exponent is not None]
+        quotients = [plan.pairs[i].exponent for i in mine]
+        exponents = np.array([float(q) for q in quotients if q is not None], np.float32)
+        w[mine] = inverse(power(plan.base, exponents))
+    return w

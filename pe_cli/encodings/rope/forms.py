@@ -6,20 +6,21 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.rope import axes as rope_axes
 from pe_cli.encodings.rope.axes import Plan, axial_plan, coordinates, section_axes, turning_blocks
-from pe_cli.encodings.rope.float32 import frequencies32, inverse
 from pe_cli.encodings.rope.scaling import DEFAULT_BASE, Frequencies, frequencies
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import ElementType, numpy_dtype, round_into, round_to
-from pe_cli.numerics.float32 import Float32, cos_sin, power
 from pe_cli.numerics.kernels import rotation_blocks
 from pe_cli.tensors import Tensors
+
+if TYPE_CHECKING:
+    from pe_cli.numerics.float32 import Float32
 
 Block: TypeAlias = NDArray[np.complex64] | NDArray[np.complex128]
 Blocks: TypeAlias = Iterable[tuple[slice, Block]]
@@ -250,6 +251,8 @@ class Form:
     def _float32_blocks(
         self, where: NDArray[Any], w: Float32, amplitude: np.float32
     ) -> Iterator[tuple[slice, NDArray[np.complex64]]]:
+        from pe_cli.numerics.float32 import cos_sin
+
         step = max(1, PAIRS_AT_ONCE // max(1, len(w)))
         buffer = np.empty((step, len(w)), np.complex64)
         for start in range(0, len(where), step):
@@ -316,7 +319,11 @@ def shared_form(
     elif interleaved or style is not None:
         needs = f"{parameter('axis_style')} {style}" if style else parameter("interleave_sections")
         raise PeError(f"{needs} needs {parameter('sections')}")
-    in_float32 = _recipe32(compute, lambda: frequencies32(dim, base=theta, scaling=scaling, **dict(given)))
+    in_float32 = None
+    if compute == "float32":
+        from pe_cli.encodings.rope.float32 import frequencies32
+
+        in_float32 = frequencies32(dim, base=theta, scaling=scaling, **dict(given))
     return Form(spectrum, axis_of, len(sections or (0,)), None, in_float32, facts)
 
 
@@ -342,11 +349,15 @@ def axial_form(
     }
     if plan.changes:
         facts["coordinates"] = [[change.scale, change.offset] for change in plan.changes]
-    if compute == "float32" and not plan.float32_recipe:
-        raise PeError(
-            f"no float32 recipe is known for {parameter('axis_style')} {style}: leave {parameter('compute')} at exact"
-        )
-    in_float32 = _recipe32(compute, lambda: _plan32(plan))
+    in_float32 = None
+    if compute == "float32":
+        if not plan.float32_recipe:
+            raise PeError(
+                f"no float32 recipe is known for {parameter('axis_style')} {style}: leave {parameter('compute')} at exact"
+            )
+        from pe_cli.encodings.rope.float32 import plan32
+
+        in_float32 = plan32(plan)
     return Form(
         Frequencies(inv_freq, inv_freq, 1.0, dim),
         tuple(pair.axis for pair in plan.pairs),
@@ -355,18 +366,3 @@ def axial_form(
         in_float32,
         facts,
     )
-
-
-def _recipe32(compute: str, recipe: Callable[[], Float32]) -> Float32 | None:
-    return recipe() if compute == "float32" else None
-
-
-def _plan32(plan: Plan) -> Float32:
-    """The frequencies of a plan as torch finds them, a call for each axis."""
-    w = np.zeros(len(plan.pairs), np.float32)
-    for axis in range(plan.axes):
-        mine = [i for i, pair in enumerate(plan.pairs) if pair.axis == axis and pair.exponent is not None]
-        quotients = [plan.pairs[i].exponent for i in mine]
-        exponents = np.array([float(q) for q in quotients if q is not None], np.float32)
-        w[mine] = inverse(power(plan.base, exponents))
-    return w
