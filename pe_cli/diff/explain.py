@@ -393,8 +393,10 @@ def _cost(steps: Sequence[Step], share: float, rows: int) -> float:
     cost = 0.0
     for step in steps:
         cost += COSTS.get(step.cause.cause, 1.0)
-        if step.cause.cause == "rows" and "rows" not in step.cause.a and share > 0.5:
-            cost += 2
+        if step.cause.cause == "rows" and "rows" not in step.cause.a:
+            cost += 3 * share
+        if step.cause.facts.get("rule") == "other":
+            cost += 1.2  # positions of any rows at all explain much
         if step.cause.cause == "entries" and step.cause.facts["count"] > MANY_ENTRIES:
             cost += 0.3
         shared = step.cause.facts.get("shared_rows")

@@ -10,6 +10,7 @@ import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -261,11 +262,13 @@ class Selected(Viewed):
 
 
 class Multiplied(Viewed):
-    """Every number times a ratio."""
+    """Every number times a ratio, which carries the rounding of the numbers along."""
 
     def __init__(self, of: Operand, ratio: float) -> None:
         super().__init__(of)
         self.ratio = ratio
+        if abs(np.frexp(ratio)[0]) != 0.5:
+            self.precision = replace(of.precision, unit=2 * of.precision.unit)
 
     def take(self, start: int, stop: int) -> Array:
         return self.of.take(start, stop) * self.ratio

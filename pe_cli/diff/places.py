@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pe_cli.diff.arrangement import RULES, named_rule
+from pe_cli.diff.arrangement import RULES
 from pe_cli.diff.operands import KEPT, Array, Operand, Rows
 from pe_cli.diff.parameters import replacing, turning_steps
 from pe_cli.diff.readings import geometric_law
@@ -16,6 +17,7 @@ from pe_cli.diff.turning import (
     Places,
     Turning,
     arithmetic_of,
+    computed,
     fitting_rows,
     frequencies_of,
     positions_of,
@@ -47,7 +49,7 @@ def completed(turning: Turning, table: Operand) -> Turning:
         if not fitting_rows(listed, values, 0).all():
             found = arithmetic_of(listed, values)
             if found is not None:
-                turning = replace(turning, angles=found)
+                turning = computed(turning, found)
     return turning
 
 
@@ -125,15 +127,9 @@ def _placed(turning: Turning, table: Operand) -> Turning:
         return turning
     p = np.where(good, p, counted)
     for first in dict.fromkeys((float(p[0]), turning.places.start)):
-        line = np.asarray(first + turning.places.stride * np.arange(table.rows), dtype=np.float64)
-        filled = np.where(good, p, line)
-        for rule in RULES:
-            tried = replace(turning, places=Places(first, turning.places.stride, rule))
-            if (np.abs(tried.places.at(0, table.rows) - p)[good] < 0.02).mean() > 0.98:
-                return tried
-        named, last, restarts = named_rule(filled, line)
-        if named is not None:
-            return replace(turning, places=Places(first, turning.places.stride, named, last, restarts))
+        for places in _by_rule(p, good, first, turning.places.stride):
+            if (np.abs(places.at(0, table.rows) - p)[good] < 0.02).mean() > 0.98:
+                return replace(turning, places=places)
     line = np.sort(p)
     if np.ptp(np.diff(line)) < 1e-6 and good.all():
         shuffled = Places(float(line[0]), float(line[1] - line[0]), "permutation", listed=p)
@@ -142,6 +138,21 @@ def _placed(turning: Turning, table: Operand) -> Turning:
     if whole[good].all() and good.mean() > 0.9:
         return replace(turning, places=Places(turning.places.start, turning.places.stride, "other", listed=p))
     return turning
+
+
+def _by_rule(p: Array, good: Flags, first: float, stride: float) -> Iterator[Places]:
+    """Positions rounded, wrapped, stopped or begun again, as those `good` rows say that have one."""
+    for rule in RULES:
+        yield Places(first, stride, rule)
+    rows = np.flatnonzero(good)
+    counted = (p[rows] - first) / stride
+    if not len(rows) or (np.abs(counted - np.rint(counted)) > 0.02).any():
+        return
+    yield Places(first, stride, "clamp", int(np.rint(np.median(counted[-max(1, len(counted) // 8) :]))))
+    begun = np.unique(rows - np.rint(counted).astype(int))
+    begun = begun[begun > 0]
+    if 0 < len(begun) <= len(p) / 2:
+        yield Places(first, stride, "restart", restarts=tuple(int(row) for row in begun))
 
 
 def _placed_by_sample(turning: Turning, table: Operand) -> Turning:
@@ -212,7 +223,7 @@ def borrowed(reading: Turning, table: Operand) -> Turning | None:
         if places.rule is None:
             found = arithmetic_of(listed, values)
             if found is not None:
-                return replace(counted, angles=found)
+                return computed(counted, found)
     return None
 
 

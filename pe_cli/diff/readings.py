@@ -27,6 +27,7 @@ from pe_cli.diff.turning import (
     Places,
     Turning,
     arithmetic_of,
+    computed,
     fitting_rows,
     frequencies_of,
     own_magnitude,
@@ -400,6 +401,6 @@ def _settled(turning: Turning, table: Operand, head: Array) -> Turning:
     """The same with the positions of all rows and the arithmetic of the angles, as far as the rows tell."""
     fits = fitting_rows(turning, head, 0)
     if fits.all():
-        return turning if table.rows == len(head) else replace(turning, angles=turning.angles)
+        return turning
     arithmetic = arithmetic_of(turning, head)
-    return turning if arithmetic is None else replace(turning, angles=arithmetic)
+    return turning if arithmetic is None else computed(turning, arithmetic)

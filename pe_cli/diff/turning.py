@@ -174,6 +174,14 @@ ARITHMETICS = {
 }
 
 
+def computed(turning: Turning, name: str) -> Turning:
+    """The same with angles in this arithmetic, which rounds the frequencies too: they need not be rounded before."""
+    if turning.law.get("frequency_dtype") != name.split()[0]:
+        return replace(turning, angles=name)
+    law = {key: value for key, value in turning.law.items() if key != "frequency_dtype"}
+    return replace(turning, angles=name, law=law, frequencies=frequencies_of(law, len(turning.frequencies)))
+
+
 def _as(values: Array, name: str) -> Array:
     return np.asarray(round_to(values, name)).astype(np.float64)
 

@@ -289,7 +289,7 @@ def _as_entries(
     left: Remainder, a: StoredTable, b: StoredTable, total: int, extra: Extra
 ) -> list[Step] | None:
     columns = np.flatnonzero(left.by_column)
-    few = len(columns) <= left.columns / 4 and len(columns) > 0
+    few = 0 < len(columns) <= max(2, left.columns / 16)
     if left.outside > MOST_ENTRIES * total:
         return None
     facts: dict[str, Any] = {"count": left.outside}

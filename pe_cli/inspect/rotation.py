@@ -7,6 +7,7 @@ row from the slow pairs to the fast ones.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -290,35 +291,55 @@ def _vernier(angles: Array, step: Array, noise: Array, turns: Array) -> tuple[Ar
     place = (angles[:, 0] + TURN * turns) / step[0]
     weight = (step[0] / noise[:, 0]) ** 2
     for i in range(1, len(step)):
-        missing = np.angle(np.exp(1j * (angles[:, i] - place * step[i])))
+        missing = wrapped(angles[:, i] - place * step[i])
         gain = (step[i] / noise[:, i]) ** 2
         weight = weight + gain
         place = place + missing / step[i] * gain / weight
-    rest = np.abs(np.angle(np.exp(1j * (angles - place[:, None] * step)))).max(axis=1)
-    return place, rest
+    return place, np.abs(wrapped(angles - place[:, None] * step)).max(axis=1)
+
+
+def wrapped(angles: Array) -> Array:
+    """The same angles from -pi to pi."""
+    return np.asarray((angles + np.pi) % TURN - np.pi)
 
 
 def _far(angles: Array, step: Array, noise: Array) -> tuple[float, float]:
     """The nearest place where all pairs agree, or else the best one."""
     few = np.unique(np.linspace(0, len(step) - 1, min(len(step), 24)).astype(int))
-    many = (len(FAR_TURNS), len(few))
-    _, rest = _vernier(
-        np.broadcast_to(angles[few], many), step[few], np.broadcast_to(noise[few], many), FAR_TURNS
-    )
-    turns = FAR_TURNS[np.flatnonzero(rest < max(2 * float(rest.min()), 1e-4))[:1]]
+    turns = FAR_TURNS
+    for count in range(PRUNED_BY, len(few), PRUNED_BY):  # what the slow pairs rule out is not carried on
+        rest = _with_turns(angles, step, noise, few[:count], turns)
+        turns = turns[rest < max(0.5, 2 * float(rest.min()))]
+    rest = _with_turns(angles, step, noise, few, turns)
+    turns = turns[np.flatnonzero(rest < max(2 * float(rest.min()), 1e-4))[:1]]
     place, rest = _vernier(angles[None], step, noise[None], turns)
     return float(place[0]), float(rest[0])
 
 
-def places_of_first(angles: Array, step: Array, noise: Array) -> list[float]:
+PRUNED_BY = 4  # pairs
+
+
+def _with_turns(angles: Array, step: Array, noise: Array, pairs: NDArray[np.intp], turns: Array) -> Array:
+    """How far these pairs are from agreeing, for each number of turns of the slowest."""
+    many = (len(turns), len(pairs))
+    return _vernier(
+        np.broadcast_to(angles[pairs], many), step[pairs], np.broadcast_to(noise[pairs], many), turns
+    )[1]
+
+
+def places_of_first(angles: Array, step: Array, noise: Array) -> Iterator[float]:
     """Where a row with these angles (m,) may lie: the nearest place at which all pairs agree, and the best one."""
-    near, agree = decode(angles[None], step, noise[None])
     order = np.argsort(np.abs(step))
-    far, rest = _far(angles[order], step[order], noise[order] + 1e-12)
-    found = [float(near[0])] if agree[0] else []
-    if rest < AGREE and not (agree[0] and abs(far - float(near[0])) < 1):
-        found.append(far)
-    return found
+    angles, step, noise = angles[order], step[order], noise[order] + 1e-12
+    turning = np.abs(step) > 1e-12
+    if not turning.any():
+        return
+    near, near_rest = _vernier(angles[None, turning], step[turning], noise[None, turning], np.zeros(1))
+    if near_rest[0] < AGREE:
+        yield float(near[0])
+    far, rest = _far(angles, step, noise)
+    if rest < AGREE and not (near_rest[0] < AGREE and abs(far - float(near[0])) < 1):
+        yield far
 
 
 def _uneven(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotation | None:
