@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, option_name, parameter
-from pe_cli.files.base import Sink, TensorSpec
+from pe_cli.files.base import Sink, TensorSpec, as_bytes
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.positions import LIMIT, Positions
 from pe_cli.process import step
@@ -359,11 +359,14 @@ class PairTable(Table):
         made_values = next(array for own, array in made.items() if self._names[own] == name)
         values = np.ascontiguousarray(round_to(made_values, numpy_dtype(spec.dtype)))
         finite = values.dtype.kind not in "fcV" or bool(np.isfinite(values).all())
-        for head, by_distance in enumerate(values.reshape(-1, last - first + 1)):
+        plain = values.view(
+            f"V{values.itemsize}"
+        )  # numpy makes no views of runs of types that are not its own
+        for head, by_distance in enumerate(plain.reshape(-1, last - first + 1)):
             runs = np.lib.stride_tricks.sliding_window_view(by_distance, len(self.keys))
             for start, end in self._steps(len(self.keys) * values.itemsize):
                 shifts = int(self.keys[0]) - self.queries[start:end] - first
-                rows = runs[shifts]
+                rows = runs[shifts].view(values.dtype)
                 if not finite:
                     self._count(name, rows)
                 yield Block(name, head * len(self.queries) + start, rows)
@@ -375,7 +378,7 @@ class PairTable(Table):
             for start, end in self._steps(heads * row):
                 for head, rows in enumerate(self._block(name, start, end)):
                     store.seek((head * count + start) * row)
-                    store.write(rows.data.cast("B"))
+                    store.write(as_bytes(rows))
             store.seek(0)
             step = max(1, BLOCK_BYTES // row)
             for start in range(0, heads * count, step):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pe_cli import alibi, deberta, fire, kerple, sandwich, shaw, t5, tables, tupe
+from pe_cli.numerics.dtypes import numpy_dtype
 from pe_cli.tables import PairTable
 
 TABLE = np.random.default_rng(0).normal(size=(32, 3)).astype(np.float32)
@@ -32,7 +33,7 @@ def filled(table: PairTable) -> dict[str, np.ndarray]:
     """The tensors that the blocks of a table fill, in the order in which a pipe takes them."""
     made = {}
     for name, spec in table.specs.items():
-        flat, done = np.full(spec.size, 99, spec.dtype), 0
+        flat, done = np.full(spec.size, 99, numpy_dtype(spec.dtype)), 0
         for block in table.blocks((name,)):
             begin = block.start * int(np.prod(block.rows.shape[1:]))
             assert begin == done
@@ -59,6 +60,21 @@ def test_blocks_are_the_table_at_once(kind: str, queries: np.ndarray, monkeypatc
     for name, array in got.items():
         want = whole[name]
         np.testing.assert_array_equal(array, want.astype(array.dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "float8_e5m2", "float8_e4m3fn"])
+@pytest.mark.parametrize("kind", ["alibi", "kerple", "fire"])
+def test_every_type_in_blocks(kind: str, dtype: str, monkeypatch: Any) -> None:
+    """numpy neither makes views of runs of all types, nor gives all of them as buffers."""
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 1000)
+    function, arguments, by_distance = MADE[kind]
+    whole = function(40, 40, **arguments, dtype=dtype).to_dict()
+    got = filled(
+        PairTable(function, {**arguments, "dtype": dtype}, np.arange(40), np.arange(40), by_distance, dtype)
+    )
+    for name, array in got.items():
+        assert array.dtype == dtype
+        np.testing.assert_array_equal(array.astype(float), whole[name].astype(dtype).astype(float))
 
 
 def test_positions_far_apart_are_computed_for_the_pairs_alone() -> None:

@@ -14,6 +14,8 @@ Reals: TypeAlias = NDArray[np.float64]
 Vectors: TypeAlias = NDArray[Any]  # (n, r) float64, or complex128 for a magnetic Laplacian
 Isolated: TypeAlias = Literal["zero", "one"]
 EPS = float(np.finfo(np.float64).eps)
+SPACE_NOISE = 4096  # times eps / gap: entries of a basis of an eigenspace below are 0
+MOST_NOISE = 1e-9  # that is taken for 0
 SEPARATE = 1e-9  # of the norm: below it an eigenvalue may be mixed with the null vector's
 SPREAD = 1e4  # of the weights of a component, from which eigenvalues are made from the incidence matrix
 MOST_INCIDENCE = 10**10  # operations of that
@@ -121,6 +123,13 @@ def one_way_pairs(arcs: SparseRows, graph: Graph) -> NDArray[np.int64]:
     pairs = coalesced(arcs.size, low, high, np.ones(len(low)))
     one_way = pairs.row_numbers()[pairs.values == 1]
     return np.bincount(graph.graph_of[one_way], minlength=graph.num_graphs)
+
+
+def noise_limit(norm: float, gap: float) -> float:
+    """The size up to which an entry of an eigenvector is taken for 0: noise of a solver of a matrix of this `norm`, where
+    the nearest other eigenvalue is `gap` away.
+    """
+    return float(min(SPACE_NOISE * EPS * norm / max(gap, EPS * norm), MOST_NOISE)) if norm else 0.0
 
 
 def canonical_basis(spaces: Vectors, count: int) -> Vectors:

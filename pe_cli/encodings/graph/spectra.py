@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from pe_cli.encodings.graph import solvers
 from pe_cli.encodings.graph.hermitian import (
     EPS,
+    MOST_NOISE,
+    SPACE_NOISE,
     Hermitian,
     Reals,
     Vectors,
@@ -42,11 +44,7 @@ Finish: TypeAlias = Callable[[Vectors, Reals, Integers], Vectors]
 MOST_WHOLE = 6000  # nodes of a component up to which all eigenpairs are computed if need be
 SMALL = 64  # nodes up to which a component is solved whole, whatever solver is asked for
 ROUND = 8  # times eps / gap: by so much may an entry differ from one processor to another
-NOISE, SPACE_NOISE = (
-    64,
-    4096,
-)  # times eps / gap: entries below are 0, in a single column or in a basis of an eigenspace
-MOST_NOISE = 1e-9  # that is taken for 0
+NOISE = 64  # times eps / gap: entries of a single column below are 0
 NEAR = 1e-12  # eps / gap above which columns are always refined
 
 

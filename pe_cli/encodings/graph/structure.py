@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.graph.distances import hops, pseudoinverses
+from pe_cli.encodings.graph.hermitian import SPACE_NOISE, canonical_basis, noise_limit, refined
 from pe_cli.encodings.graph.members import (
     Members,
     PairValues,
@@ -31,6 +32,7 @@ from pe_cli.tensors import Tensors
 ElectrostaticColumns: TypeAlias = Literal["paper", "gps"]
 ProjectorForm: TypeAlias = Literal["diagonal", "pairs"]
 LONGEST_CYCLE = 5
+RARE = 1e-10  # noise of all pairs of nodes together, below which hardly one is rounded to another float32
 
 
 @encoding
@@ -254,7 +256,8 @@ def svd(graph: GraphLike, k: int) -> Tensors:
 
     Tensor svd (n, 2k): with A = U S V' the columns of U S^½, then those of V S^½: a node as where edges begin and as
     where they end. Their product gives the best approximation of A of rank k. Edges are taken as they are written. Each
-    pair of columns is free up to one sign: the largest entry of the first is positive. Added to the node features after
+    pair of columns is free up to one sign: the largest entry of the first is positive. Where singular values are equal,
+    the first columns are the projections of the nodes nearest to their space, one after the other. Added to the node features after
     a layer; it belongs to one graph. ElectrostaticColumns that a graph of fewer than k nodes does not have are 0.
 
     Source: Hussain et al., "Global Self-Attention as a Replacement for Graph Convolution", 2022 (arXiv:2108.03348),
@@ -280,17 +283,43 @@ def svd(graph: GraphLike, k: int) -> Tensors:
     arcs = graph.arcs
     found, singular = np.zeros((graph.num_nodes, 2 * k)), np.zeros((graph.num_graphs, k))
     for nodes, weights in _whole_graphs(graph, arcs):
-        left, values, right = np.linalg.svd(weights)
         width = min(k, weights.shape[1])
-        left, right = left[:, :, :width], right.transpose(0, 2, 1)[:, :, :width]
-        size = np.abs(left)
-        pivot = np.argmax(size >= (1 - 1e-6) * size.max(axis=1, keepdims=True), axis=1)
-        sign = np.sign(np.take_along_axis(left, pivot[:, None, :], axis=1))
-        root = sign * np.sqrt(values[:, None, :width])
-        found[nodes, :width], found[nodes, k : k + width] = left * root, right * root
-        singular[graph.graph_of[nodes[:, 0]], :width] = values[:, :width]
+        left, values, right = _singular(weights, width)
+        root = np.sqrt(values)[:, None, :]
+        found[nodes, :width], found[nodes, k : k + width] = rounded(left * root), rounded(right * root)
+        singular[graph.graph_of[nodes[:, 0]], :width] = rounded(values)
     tensors = {"svd": found, "singular_values": singular if graph.several else singular[0]}
     return of_nodes(graph, tensors, {}, ())
+
+
+def _singular(matrices: NDArray[np.float64], width: int) -> tuple[NDArray[np.float64], ...]:
+    """U (b, s, width), the singular values (b, width) and V (b, s, width) of matrices (b, s, s), without the noise of the
+    solver: what is 0 but for it is 0, and equal singular values have a basis that depends on their space alone.
+    """
+    left, values, _ = np.linalg.svd(matrices)
+    tie = TIE * values[:, :1]
+    space = np.cumsum(np.diff(values, prepend=values[:, :1]) < -tie, axis=1)
+    limits = np.zeros((len(matrices), 1, width))
+    chosen = canonical_basis(left[:, :, :width].transpose(0, 2, 1).reshape(-1, left.shape[1], 1), 1)
+    basis = chosen.reshape(len(matrices), width, -1).transpose(0, 2, 1).copy()
+    for item in range(len(matrices)):
+        own, ends = space[item], values[item]
+        for first in np.flatnonzero(np.diff(own[:width], prepend=-1)).tolist():
+            stop = int(np.searchsorted(own, own[first], side="right"))
+            last = min(stop, width)
+            above = ends[first - 1] - ends[first] if first else np.inf
+            below = ends[stop - 1] - ends[stop] if stop < len(ends) else np.inf
+            limits[item, 0, first:last] = noise_limit(ends[0], min(above, below))
+            if stop - first > 1:
+                basis[item, :, first:last] = canonical_basis(
+                    left[item : item + 1, :, first:stop], last - first
+                )[0]
+    values = np.where(values > tie, values, 0)[:, :width]
+    basis[(np.abs(basis) <= limits) | (values[:, None, :] == 0)] = 0
+    other = matrices.transpose(0, 2, 1) @ basis
+    other = np.divide(other, values[:, None, :], out=np.zeros_like(other), where=values[:, None, :] > 0)
+    other[np.abs(other) <= limits] = 0
+    return basis, values, other
 
 
 @encoding
@@ -340,15 +369,29 @@ def eigenspaces(graph: GraphLike, k: int, *, form: ProjectorForm = "diagonal") -
         laplacian = -weights * root[:, :, None] * root[:, None, :]
         laplacian[:, np.arange(size), np.arange(size)] = degree_of > 0
         values, vectors = np.linalg.eigh(laplacian)
-        for own, item, columns in zip(nodes, values, vectors, strict=True):
+        for own, matrix, item, columns in zip(nodes, laplacian, values, vectors, strict=True):
             space = np.cumsum(np.diff(item, prepend=item[0]) > 2 * TIE)
             first = int(np.count_nonzero(item[space == 0] <= 2 * TIE) > 0)  # the space of 0 is left out
             projectors = np.zeros((size, size, k))
             for place in range(min(k, int(space[-1]) + 1 - first)):
-                basis = columns[:, space == place + first]
-                projectors[:, :, place] = basis @ basis.T
+                inside = np.flatnonzero(space == place + first)
+                gaps = np.diff(item)[[n for n in (inside[0] - 1, inside[-1]) if 0 <= n < size - 1]]
+                limit = noise_limit(2, gaps.min(initial=2))
+                basis = columns[:, inside]
+                if size * size * limit > SPACE_NOISE * RARE:
+                    count = len(inside)
+                    matrices, spaces = (
+                        np.broadcast_to(one, (count, size, size)) for one in (matrix, columns)
+                    )
+                    first_column = np.full(count, inside[0])
+                    better = refined(matrices, spaces, item[None], first_column, count, basis.T)
+                    basis = better.T.copy()
+                basis[np.linalg.norm(basis, axis=1) <= limit] = 0
+                products = basis @ basis.T
+                between = ~np.eye(size, dtype=bool) & (np.abs(products) <= limit)
+                projectors[:, :, place] = np.where(between, 0, products)
                 group = int(graph.graph_of[own[0]])
-                found[group, place] = item[space == place + first].mean()
+                found[group, place] = item[inside].mean()
                 dimensions[group, place] = basis.shape[1]
             diagonals[own] = rounded(np.diagonal(projectors).T)
             if table is not None:
