@@ -145,10 +145,11 @@ def _inspect_model(source: str, asked: OfModel, output: options.Shown) -> list[d
 
 def _position_tensors(folder: Path) -> list[dict[str, Any]]:
     """The position tensors in the checkpoint files of a model folder, from their headers."""
+    from pe_cli.extend.findings import weight_files
     from pe_cli.inspect.learned import describe_checkpoint
 
     found = []
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in weight_files(folder):
         with open_source(str(path)) as source:
             for name, role in describe_checkpoint(source.tensors).items():
                 spec = source.tensors[name]

@@ -5,11 +5,12 @@ A finding is told only where two statements of the folder cannot both hold; what
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,59 +20,58 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.extend.config import ModelConfig, grid_of, length_fields, offset_of, suffix_of
+from pe_cli.extend.config_findings import Finding, is_number, parts_of, within
+from pe_cli.extend.folder import config_name
+from pe_cli.extend.new_folder import WEIGHTS, shards_of
+from pe_cli.extend.rows import spans, times
 from pe_cli.files.base import TensorSpec
 from pe_cli.files.sources import open_source
 from pe_cli.files.text import read_object
-from pe_cli.models.configuration import Configuration
+from pe_cli.files.torch import EXTENSIONS
 from pe_cli.models.describe import spectrum_of
-from pe_cli.models.layers import Rope, layer_tables
-from pe_cli.models.read import parts
+from pe_cli.models.layers import layer_tables
 from pe_cli.models.resolve import resolve_configuration
-from pe_cli.models.resolved import KeyLedger, LearnedTableError, Resolved
-from pe_cli.models.scalings import TYPES, scaling_type
-from pe_cli.models.sizes import width
-from pe_cli.position_names import named
+from pe_cli.models.resolved import Resolved
+from pe_cli.position_names import front_of_model, named
 
 NO_LIMIT = 1 << 24  # a tokenizer that knows no limit says 10^30, or a number of this size
 MOST_SPECIAL = 16  # class, distillation and register rows beside a grid
 STORED = 2e-2  # relative rounding of frequencies that a checkpoint keeps in bfloat16, with room
 # Loaders of these scalings kept the plain frequencies in the buffer and scaled the positions, or the base by length.
 PLAIN_IN_BUFFER = frozenset({"linear", "dynamic-ntk", "longrope"})
-ROPE_BLOCKS = ("rope_scaling", "rope_parameters")
-# A parameter that may stand beside the rotary block and in it.
-TWICE = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
-PER_LAYER = ("layer_types", "no_rope_layers", "no_rope_layer_interval_list")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A contradiction: `what` in a sentence, `where` the files and fields that it is between."""
-
-    what: str
-    where: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"what": self.what, "where": list(self.where)}
+OTHER_TOWERS = re.compile(r"vision|visual|image|audio|\bvit\b", re.IGNORECASE)
+# Models whose configuration counts every row of their table of tokens.
+ALL_ROWS_COUNTED = frozenset(
+    (
+        "bert albert electra distilbert mobilebert convbert rembert big_bird deberta deberta-v2 layoutlm gpt2 openai-gpt gpt_neo "
+        "gpt_bigcode clip clip_text_model siglip siglip_text_model led blenderbot whisper"
+    ).split()
+)
+# Models whose code refuses images of another size than image_size.
+ONE_IMAGE_SIZE = frozenset("vit deit vit_mae vit_msn clip chinese_clip siglip".split())
 
 
 def findings(source: str) -> list[Finding]:
     """What contradicts itself in a model folder, or in a configuration alone; empty where all agree.
 
-    Weights are read by their headers, but for stored frequencies.
+    Weights are read by their headers, but for stored frequencies and `position_ids`.
     """
     path = Path(source)
-    folder = path if path.is_dir() else None
-    config_path = path / "config.json" if folder else path
-    if not config_path.is_file():
-        return []
-    config = ModelConfig(read_object(config_path), config_path.name)
-    found = list(_within(config))
-    if folder is not None:
-        weights = _headers(folder)
+    if not path.is_dir():
+        return list(dict.fromkeys(within(ModelConfig(read_object(path), path.name))))
+    files = weight_files(path)
+    weights = _headers(files)
+    name = config_name(path, [file.name for file in files] or [""])
+    found = list(_index(path, weights))
+    if name is not None:
+        config = ModelConfig(read_object(path / name), name)
+        found += within(config)
         found += _tables(config, weights)
+        found += _buckets(config, weights)
         found += _buffers(config, weights)
         found += _stored_frequencies(config, weights)
-        found += _limits(folder, config, weights)
+        found += _limits(path, config, weights)
+        found += _inputs(path, config, weights)
     return list(dict.fromkeys(found))
 
 
@@ -87,182 +87,66 @@ class _Weight:
         return f"{self.path.name}:{self.spec.name}"
 
 
-def _headers(folder: Path) -> dict[str, _Weight]:
+def weight_files(folder: Path) -> list[Path]:
+    """The files of weights whose headers are read: all of safetensors, else those of torch where it is installed."""
+    files = sorted(folder.glob("*.safetensors"))
+    if files or find_spec("torch") is None:
+        return files
+    with suppress(PeError):
+        return [folder / name for name in shards_of(folder)[0] if name.endswith(EXTENSIONS)]
+    return []
+
+
+def _headers(files: Sequence[Path]) -> dict[str, _Weight]:
     weights = {}
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in files:
         with open_source(str(path)) as source:
             weights.update({name: _Weight(spec, path) for name, spec in source.tensors.items()})
     return weights
 
 
-# The configuration alone
-
-
-def _within(config: ModelConfig) -> Iterator[Finding]:
-    for path, section in _sections(config.data):
-        prefix = "".join(f"{name}." for name in path)
-        yield from _said_twice(config.label, prefix, section)
-        yield from _lists_by_layer(config.label, prefix, section)
-    for part, ledger in _parts(config):
-        yield from _rotary_blocks(part, ledger)
-
-
-def _sections(
-    data: Mapping[str, Any], path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """The whole and the parts of a composite, each with its path."""
-    yield path, data
-    for key, part in data.items():
-        if isinstance(part, dict) and key.endswith(("_config", "encoder", "decoder")):
-            yield from _sections(part, (*path, key))
-
-
-def _parts(config: ModelConfig) -> Iterator[tuple[Configuration, KeyLedger]]:
-    whole = Configuration(config.label, config.data, model_type=str(config.data.get("model_type") or ""))
-    try:
-        for part, _ in parts(whole, None):
-            yield part, KeyLedger(part)
-    except PeError:
-        return  # a configuration that cannot be taken apart is refused where its table is asked for
-
-
-def _said_twice(label: str, prefix: str, section: Mapping[str, Any]) -> Iterator[Finding]:
-    """A parameter that stands in two places with two values."""
-    blocks = {name: section[name] for name in ROPE_BLOCKS if isinstance(section.get(name), dict)}
-    flat = {
-        name: block for name, block in blocks.items() if not any(isinstance(v, dict) for v in block.values())
-    }
-    for name in TWICE:
-        places = [(f"{prefix}{name}", section[name])] if _is_number(section.get(name)) else []
-        places += [(f"{prefix}{b}.{name}", v[name]) for b, v in flat.items() if _is_number(v.get(name))]
-        yield from _differing(label, places)
-    for block, values in flat.items():
-        kinds = [
-            (f"{prefix}{block}.{key}", values[key])
-            for key in ("rope_type", "type")
-            if isinstance(values.get(key), str)
-        ]
-        if len({TYPES.get(kind, kind) for _, kind in kinds}) > 1:
-            yield from _differing(label, kinds)
-    if len(flat) == 2:
-        shared = set.intersection(*(set(block) for block in flat.values())) - {*TWICE, "type", "rope_type"}
-        for name in sorted(shared):
-            yield from _differing(label, [(f"{prefix}{b}.{name}", v[name]) for b, v in flat.items()])
-
-
-def _differing(label: str, places: Sequence[tuple[str, Any]]) -> Iterator[Finding]:
-    if len({json.dumps(float(v) if _is_number(v) else v) for _, v in places}) > 1:
-        said = " and ".join(f"{name} is {json.dumps(value)}" for name, value in places)
-        yield Finding(
-            f"{said}: which of them counts depends on the library and its version",
-            tuple(f"{label}:{name}" for name, _ in places),
-        )
-
-
-def _lists_by_layer(label: str, prefix: str, section: Mapping[str, Any]) -> Iterator[Finding]:
-    count = section.get("num_hidden_layers")
-    for name in PER_LAYER:
-        listed = section.get(name)
-        if isinstance(listed, list) and type(count) is int and listed and len(listed) != count:
+def _index(folder: Path, weights: Mapping[str, _Weight]) -> Iterator[Finding]:
+    """An index of several files that does not list the position tensors that these hold."""
+    for name in (own for own, _ in WEIGHTS if own is not None and (folder / own).is_file()):
+        listed = read_object(folder / name).get("weight_map")
+        if not isinstance(listed, dict):
+            continue
+        held = {tensor: weight.path.name for tensor, weight in weights.items()}
+        if not weights or name.split(".")[1] != next(iter(held.values())).rpartition(".")[2]:
+            continue
+        for tensor in sorted(set(listed) | set(held)):
+            said, real = listed.get(tensor), held.get(tensor)
+            if (
+                said == real
+                or named(tensor, (2, 2)) is None
+                or (said is None and real not in listed.values())
+            ):
+                continue
+            where = f"in {real}" if real is not None else "in no file"
             yield Finding(
-                f"{prefix}{name} has {len(listed)} entries for {count} layers (num_hidden_layers)",
-                (f"{label}:{prefix}{name}", f"{label}:{prefix}num_hidden_layers"),
+                f"{name} says {'nothing' if said is None else said} for {tensor}, which is {where}",
+                (f"{name}:weight_map.{tensor}", *([] if real is None else [f"{real}:{tensor}"])),
             )
-
-
-def _rotary_blocks(part: Configuration, ledger: KeyLedger) -> Iterator[Finding]:
-    """Scalings that do not fit the lengths or the head, and scalings of what does not rotate."""
-    block = next(
-        (name for name in ROPE_BLOCKS if isinstance(part.values.get(name), dict) and part.values[name]), None
-    )
-    if block is None:
-        return
-    if not _rotates(part):
-        scaled = part.values[block].get("factor")
-        if scaled is not None:
-            yield Finding(
-                f"{part.key(block)} asks for a scaling, but this model ({part.model_type}) does not rotate: it has no effect",
-                (f"{part.file}:{part.key(block)}",),
-            )
-        return
-    try:
-        tables = layer_tables(ledger)
-    except PeError:
-        return
-    for label, rope in tables.items():
-        if rope is not None and not rope.assumed:
-            yield from _reach(part, ledger, rope)
-            yield from _fits_head(part, ledger, rope, label)
-
-
-def _rotates(part: Configuration) -> bool:
-    """Whether the model turns; True too where its table cannot be resolved for another reason."""
-    try:
-        return resolve_configuration(part).encoding == "rope"
-    except LearnedTableError:
-        return False
-    except PeError:
-        return True
-
-
-def _reach(part: Configuration, ledger: KeyLedger, rope: Rope) -> Iterator[Finding]:
-    """YaRN that ends before the length that the model claims."""
-    kind = rope.values.get("rope_type", rope.values.get("type"))
-    fields = {
-        f"{rope.path}.factor": rope.values.get("factor"),
-        f"{rope.path}.original_max_position_embeddings": rope.values.get("original_max_position_embeddings"),
-        part.key("max_position_embeddings"): part.values.get("max_position_embeddings"),
-    }
-    if TYPES.get(str(kind)) != "yarn" or not all(map(_is_number, fields.values())):
-        return
-    factor, original, longest = map(float, fields.values())  # type: ignore[arg-type]
-    if factor * original < longest * (1 - 1e-3):
-        yield Finding(
-            f"{rope.path}: factor {factor:g} times original_max_position_embeddings {original:g} reaches "
-            f"{factor * original:g} positions, and max_position_embeddings says {longest:g}",
-            tuple(f"{part.file}:{name}" for name in fields),
-        )
-
-
-def _fits_head(part: Configuration, ledger: KeyLedger, rope: Rope, label: str | None) -> Iterator[Finding]:
-    """Lists of factors, and sections, that have another number of pairs than the head."""
-    try:
-        dim, partial = width(ledger, rope, label, scaling_type(ledger, rope)[0])
-    except PeError:
-        return
-    turned = int(dim * partial) if partial is not None else dim
-    pairs = turned // 2
-    for name in ("short_factor", "long_factor"):
-        listed = rope.values.get(name)
-        if isinstance(listed, list) and len(listed) != pairs:
-            yield Finding(
-                f"{rope.path}.{name} has {len(listed)} divisors, one is needed for each of the {pairs} pairs that turn",
-                (f"{part.file}:{rope.path}.{name}", f"{part.file}:{part.key('head_dim')}"),
-            )
-    sections = rope.values.get("mrope_section")
-    if isinstance(sections, list) and all(map(_is_number, sections)) and sum(sections) not in (pairs, turned):
-        yield Finding(
-            f"{rope.path}.mrope_section {sections} covers {sum(sections)} pairs, and {pairs} turn",
-            (f"{part.file}:{rope.path}.mrope_section", f"{part.file}:{part.key('head_dim')}"),
-        )
 
 
 # Configuration and weights
 
 
 def _tables(config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Finding]:
-    """Learned tables whose rows are not what the configuration says."""
+    """Learned tables, and biases of windows, whose rows are not what the configuration says."""
     for name, weight in weights.items():
         row = named(name, weight.spec.shape)
-        if row is None or row.encoding != "learned":
+        if row is None or row.kind is None:
             continue
         rows = _rows(weight.spec.shape)
-        if rows is None:
-            continue
         images = row.kind == "grid" or (row.either and config.sizes_image(name))
-        if images:
+        if row.kind == "window":
+            yield from _fits_window(config, weight)
+        elif rows is None and images and row.main and row.axis is None:
+            yield from _fits_sides(config, weight)
+        elif rows is not None and images:
             yield from _fits_grid(config, weight, rows)
-        elif row.kind == "sequence" and row.main:
+        elif rows is not None and row.kind == "sequence" and row.main:
             yield from _fits_length(config, weight, rows)
 
 
@@ -278,14 +162,23 @@ def _fits_length(config: ModelConfig, weight: _Weight, rows: int) -> Iterator[Fi
     if fields is None:
         return
     prefix, values = fields
-    front, _ = offset_of(weight.spec.name, rows, config)
-    if any(value in (rows, rows - front) for value in values.values()):
+    if any(rows - value in _in_front(config, weight.spec.name, rows) for value in values.values()):
         return
     said = ", ".join(f"{prefix}{field} {value}" for field, value in values.items())
     yield Finding(
         f"{weight.spec.name} has {rows} rows, and {config.label} says {said}",
         (weight.label, *(f"{config.label}:{prefix}{field}" for field in values)),
     )
+
+
+def _in_front(config: ModelConfig, tensor: str, rows: int) -> set[int]:
+    """How many rows a table may have more than the configuration counts."""
+    for _, section in config.sections(tensor):
+        front = front_of_model(str(section.get("model_type")), section.get("pad_token_id"))
+        if front is not None:
+            return {0 if front.counted else front.rows}
+    kind = config.sections(tensor)[0][1].get("model_type", config.data.get("model_type"))
+    return {0} if kind in ALL_ROWS_COUNTED else {0, offset_of(tensor, rows, config)[0]}
 
 
 def _length_fields(
@@ -304,22 +197,86 @@ def _fits_grid(config: ModelConfig, weight: _Weight, rows: int) -> Iterator[Find
     if grid is None:
         return
     special = rows - prod(grid)
-    if 0 <= special <= MOST_SPECIAL + (suffix_of(config, weight.spec.name) or 0):
-        return
-    fields = [
-        f
-        for f in ("image_size", "patch_size", "num_frames")
-        if any(f in s for _, s in config.sections(weight.spec.name))
-    ]
-    sizes = " and ".join(
-        f"{field} {next(s[field] for _, s in config.sections(weight.spec.name) if field in s)}"
-        for field in fields
+    if not 0 <= special <= MOST_SPECIAL + (suffix_of(config, weight.spec.name) or 0):
+        made = f"{times(grid)} patches, with a class token {prod(grid) + 1} rows"
+        yield _not_of_image(config, weight, f"has {rows} rows", made)
+
+
+def _fits_sides(config: ModelConfig, weight: _Weight) -> Iterator[Finding]:
+    """A grid with an axis for each side, (1, H, W, D) or (1, D, H, W)."""
+    grid, live = grid_of(config, weight.spec.name), [size for size in weight.spec.shape if size != 1]
+    if grid is not None and len(grid) == 2 and len(live) == 3 and list(grid) not in (live[:2], live[1:]):
+        yield _not_of_image(
+            config, weight, f"has the shape {list(weight.spec.shape)}", f"{times(grid)} patches"
+        )
+
+
+def _fits_window(config: ModelConfig, weight: _Weight) -> Iterator[Finding]:
+    """Biases by offset: of the window that the configuration says, or of the image where that is smaller or it is BEiT's."""
+    name, rows = weight.spec.name, weight.spec.shape[0]
+    grid = grid_of(config, name)
+    window = next(
+        (s["window_size"] for _, s in config.sections(name) if type(s.get("window_size")) is int), None
     )
-    yield Finding(
-        f"{weight.spec.name} has {rows} rows; {sizes} make {'x'.join(map(str, grid))} patches, with a class token "
-        f"{prod(grid) + 1} rows",
+    if grid is None or len(weight.spec.shape) != 2 or len(grid) != 2:
+        return
+    if window is None:
+        if (
+            any("relative_position_bias" in field for _, s in config.sections(name) for field in s)
+            and rows != prod(spans(grid)) + 3
+        ):
+            made = f"{times(grid)} patches, which need {prod(spans(grid)) + 3} rows"
+            yield _not_of_image(config, weight, f"has {rows} rows", made)
+        return
+    stage = re.search(r"layers\.(\d+)\.", name)
+    sides = [side // 2 ** int(stage[1] if stage else 0) for side in grid]
+    if rows not in (prod(spans((window, window))), prod(spans((min(window, *sides),) * 2))):
+        yield Finding(
+            f"{name} has {rows} rows, and {config.label} says window_size {window}, which needs {prod(spans((window, window)))}",
+            (weight.label, f"{config.label}:window_size"),
+        )
+
+
+def _not_of_image(config: ModelConfig, weight: _Weight, has: str, made: str) -> Finding:
+    sections = [section for _, section in config.sections(weight.spec.name)]
+    fields = [f for f in ("image_size", "patch_size", "num_frames") if any(f in s for s in sections)]
+    sizes = " and ".join(f"{field} {next(s[field] for s in sections if field in s)}" for field in fields)
+    return Finding(
+        f"{weight.spec.name} {has}; {sizes} make {made}",
         (weight.label, *(f"{config.label}:{field}" for field in fields)),
     )
+
+
+def _buckets(config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Finding]:
+    """Rows by bucket (T5) and by distance (DeBERTa) that are not as many as the configuration says."""
+    for name, weight in weights.items():
+        for _, section in config.sections(name):
+            if name.endswith("relative_attention_bias.weight"):
+                field, wanted = (
+                    "relative_attention_num_buckets",
+                    section.get("relative_attention_num_buckets"),
+                )
+            elif name.endswith("rel_embeddings.weight") and section.get("relative_attention"):
+                field, wanted = _distances(section)
+            else:
+                continue
+            if type(wanted) is int and weight.spec.shape[0] != wanted:
+                yield Finding(
+                    f"{name} has {weight.spec.shape[0]} rows, and {config.label} says {field} {section[field]}, which needs {wanted}",
+                    (weight.label, f"{config.label}:{field}"),
+                )
+            break
+
+
+def _distances(section: Mapping[str, Any]) -> tuple[str, int | None]:
+    """The field of DeBERTa that counts its rows by distance, and how many rows it needs: one for each side."""
+    buckets, most = section.get("position_buckets", -1), section.get("max_relative_positions", -1)
+    if section.get("model_type") == "deberta-v2" and is_number(buckets) and buckets > 0:
+        return "position_buckets", 2 * buckets
+    if is_number(most) and most > 0:
+        return "max_relative_positions", 2 * most
+    length = section.get("max_position_embeddings")
+    return "max_position_embeddings", 2 * length if type(length) is int else None
 
 
 def _buffers(config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Finding]:
@@ -337,6 +294,12 @@ def _buffers(config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Fi
             if not other.startswith(beside) or "." in other[len(beside) :].removesuffix(".weight"):
                 continue
             front, _ = offset_of(other, rows, config)
+            values = _read(weight).reshape(-1)
+            if count in (rows, rows - front) and not np.array_equal(values - values[0], np.arange(count)):
+                yield Finding(
+                    f"{name} does not count up by one: positions take other rows of {other} than they were trained with",
+                    (weight.label,),
+                )
             if count not in (rows, rows - front):
                 yield Finding(
                     f"{name} has {count} entries, and the table {other} has {rows} rows",
@@ -354,13 +317,23 @@ def _stored_frequencies(config: ModelConfig, weights: Mapping[str, _Weight]) -> 
     tables = list(_resolved(config))
     told: set[tuple[float, ...]] = set()
     for name, weight in stored.items():
-        with open_source(str(weight.path), tensor=name) as source:
-            values = np.asarray(source.read(name), np.float64)
+        values = _read(weight)
         key = tuple(values.tolist())
         alike = [table for table in tables if len(spectrum_of(table).inv_freq) == len(values)]
-        if key in told or not alike or any(_is_of(values, table) for table in alike):
+        if key in told or not tables or any(_is_of(values, table) for table in alike):
             continue
         told.add(key)
+        if not alike:
+            if not OTHER_TOWERS.search(name):
+                turn = " or ".join(str(len(spectrum_of(table).inv_freq)) for table in tables)
+                yield Finding(
+                    f"{name} holds {len(values)} frequencies, and by {config.label} {turn} pairs turn",
+                    (
+                        weight.label,
+                        *(f"{config.label}:{o}" for o in [tables[0].origins.get("dim", "head_dim")]),
+                    ),
+                )
+            continue
         base, said = _base_of(values), alike[0]
         of = f"frequencies of base {base:g}" if base is not None else "frequencies of no plain base"
         origin = said.origins.get("base", "rope_theta")
@@ -372,9 +345,14 @@ def _stored_frequencies(config: ModelConfig, weights: Mapping[str, _Weight]) -> 
         )
 
 
+def _read(weight: _Weight) -> NDArray[np.float64]:
+    with open_source(str(weight.path), tensor=weight.spec.name) as source:
+        return np.asarray(source.read(weight.spec.name), np.float64)
+
+
 def _resolved(config: ModelConfig) -> Iterator[Resolved]:
     """The rotary tables of one axis of a model, as far as they can be resolved."""
-    for part, ledger in _parts(config):
+    for part, ledger in parts_of(config):
         try:
             labels = [label for label, rope in layer_tables(ledger).items() if rope is not None]
         except PeError:
@@ -423,7 +401,7 @@ def _limits(folder: Path, config: ModelConfig, weights: Mapping[str, _Weight]) -
         row, rows = named(name, weight.spec.shape), _rows(weight.spec.shape)
         if row is None or row.encoding != "learned" or row.kind != "sequence" or not row.main or rows is None:
             continue
-        if (row.either and config.sizes_image(name)) or re.search(r"vision|visual|image|audio", name.lower()):
+        if (row.either and config.sizes_image(name)) or OTHER_TOWERS.search(name):
             continue
         front, _ = offset_of(name, rows, config)
         ends.append((rows - front, weight))
@@ -443,15 +421,57 @@ def _told_limits(folder: Path) -> Iterator[tuple[str, str, int]]:
         ("tokenizer_config.json", ("model_max_length",)),
         ("tokenizer.json", ("truncation", "max_length")),
         ("sentence_bert_config.json", ("max_seq_length",)),
+        ("generation_config.json", ("max_length",)),
     ):
         if not (folder / file).is_file():
             continue
         value: Any = read_object(folder / file)
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
-        if _is_number(value):
+        if is_number(value):
             yield file, ".".join(path), int(value)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def _inputs(folder: Path, config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Finding]:
+    """What a processor makes of images and sounds, and the model refuses since it takes one size."""
+    for file in ("preprocessor_config.json", "processor_config.json"):
+        if not (folder / file).is_file():
+            continue
+        data = read_object(folder / file)
+        part = next(
+            (p for p in ("image_processor", "feature_extractor") if isinstance(data.get(p), dict)), None
+        )
+        made, prefix = (data, "") if part is None else (data[part], f"{part}.")
+        for field, value, said, wanted in (*_image_made(config, made), *_sound_made(config.data, made)):
+            if value != wanted:
+                yield Finding(
+                    f"{file} makes inputs of {prefix}{field} {value}, and by {config.label} the model takes {said} {wanted}",
+                    (f"{file}:{prefix}{field}", f"{config.label}:{said}"),
+                )
+
+
+def _image_made(config: ModelConfig, made: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, Any]]:
+    """(field, what it makes, field of the model, what that takes) where the model's code takes one size of image."""
+    if config.data.get("model_type") not in ONE_IMAGE_SIZE:
+        return
+    inner = config.data.get("vision_config")
+    section = inner if isinstance(inner, dict) else config.data
+    wanted, crops = section.get("image_size"), made.get("do_center_crop") and "crop_size" in made
+    if not crops and made.get("do_resize") is False:
+        return
+    field = "crop_size" if crops else "size"
+    value = made.get(field)
+    if isinstance(value, dict) and value.get("height") == value.get("width"):
+        value = value.get("height")
+    if type(value) is int and type(wanted) is int:
+        yield field, value, "image_size" if section is config.data else "vision_config.image_size", wanted
+
+
+def _sound_made(data: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, Any]]:
+    frames, most = made.get("nb_max_frames"), data.get("max_source_positions")
+    if data.get("model_type") == "whisper" and type(frames) is int and type(most) is int:
+        yield "nb_max_frames", frames, "2 max_source_positions =", 2 * most
+    if data.get("model_type") == "audio-spectrogram-transformer":
+        for field in ("max_length", "num_mel_bins"):
+            if type(made.get(field)) is int and type(data.get(field)) is int:
+                yield field, made[field], field, data[field]

@@ -93,20 +93,18 @@ def extend_folder(
     """
     place = None if target is None else Place.of(target, folder, force)
     shards, index = shards_of(folder)
-    config_name = _config_name(folder, shards)
-    config = (
-        ModelConfig(read_object(folder / config_name), str(folder / config_name)) if config_name else None
-    )
+    described = config_name(folder, shards)
+    config = ModelConfig(read_object(folder / described), str(folder / described)) if described else None
     with ExitStack() as stack:
         sources = {name: stack.enter_context(open_source(str(folder / name))) for name in shards}
         tensors = {name: spec for source in sources.values() for name, spec in source.tensors.items()}
-        label = ModelConfig(config.data, f"{folder.name}/{config_name}") if config else None
+        label = ModelConfig(config.data, f"{folder.name}/{described}") if config else None
         text = json.dumps(config.data) if config else ""
         plan = make_plan(tensors, request, label, str(folder), text)
         if watch is not None:
             plan.watch_first(watch)
         result = ExtendedFolder(plan)
-        texts = dict(_texts(folder, plan, config_name, config))
+        texts = dict(_texts(folder, plan, described, config))
         names = set(os.listdir(folder)).difference(shards)
         gone = left_out(folder, shards, index)
         optimizer = _optimizer(folder, plan, stack)
@@ -176,7 +174,7 @@ def stretched_text(path: Path, stretch: Stretch) -> str:
     return _written(edited(read_object(path), stretch.edits), path.read_text(encoding="utf-8"))
 
 
-def _config_name(folder: Path, shards: list[str]) -> str | None:
+def config_name(folder: Path, shards: list[str]) -> str | None:
     """The configuration that describes the weights; open_clip keeps its own."""
     own = [OPEN_CLIP, "config.json"] if shards[0].startswith("open_clip") else ["config.json", OPEN_CLIP]
     return next((name for name in own if (folder / name).is_file()), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,108 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], dict[str, np.ndarray], dict[str,
         {WORDS: table(64, 8)},
         {},
         ["does not rotate"],
+    ),
+    "the length of GPT-2, spelled twice": (
+        {"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_positions": 64, "n_ctx": 128},
+        {"wpe.weight": table(64, 8)},
+        {},
+        ["n_positions is 64", "n_ctx is 128"],
+    ),
+    "generation": (
+        {"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_positions": 64},
+        {"wpe.weight": table(64, 8)},
+        {"generation_config": {"max_length": 128}},
+        ["max_length 128", "64 positions"],
+    ),
+    "rows that BERT does not put in front": (BERT, {WORDS: table(66, 8)}, {}, ["66 rows", "64"]),
+    "rows that RoBERTa's length counts": (
+        {**BERT, "model_type": "roberta", "pad_token_id": 1},
+        {f"roberta.{WORDS}": table(66, 8)},
+        {},
+        ["66 rows", "64"],
+    ),
+    "buffer that was rounded": (
+        BERT,
+        {WORDS: table(64, 8), "embeddings.position_ids": np.arange(64)[None] // 2 * 2},
+        {},
+        ["does not count up"],
+    ),
+    "frequencies of another width": (
+        LLAMA,
+        {INV_FREQ: frequencies(500000.0, 32)},
+        {},
+        ["16 frequencies", "8 pairs"],
+    ),
+    "two scalings": (
+        {
+            **LLAMA,
+            "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+            "rope_parameters": {"rope_type": "dynamic", "factor": 2.0},
+        },
+        {},
+        {},
+        ["rope_scaling is", "rope_parameters is"],
+    ),
+    "linear that ends early": (
+        {
+            **LLAMA,
+            "rope_scaling": {"rope_type": "linear", "factor": 2.0, "original_max_position_embeddings": 2048},
+        },
+        {},
+        {},
+        ["4096 positions", "8192"],
+    ),
+    "sides of a grid": (
+        {"model_type": "sam", "vision_config": {"image_size": 128, "patch_size": 16}},
+        {"vision_encoder.pos_embed": table(1, 4, 4, 8)},
+        {},
+        ["8x8 patches"],
+    ),
+    "window": (
+        {"model_type": "swin", "image_size": 224, "patch_size": 4, "window_size": 7},
+        {"encoder.layers.0.blocks.0.attention.self.relative_position_bias_table": table(81, 2)},
+        {},
+        ["81 rows", "window_size 7", "169"],
+    ),
+    "window of a whole image": (
+        {"model_type": "beit", "image_size": 64, "patch_size": 8, "use_relative_position_bias": True},
+        {
+            "encoder.layer.0.attention.attention.relative_position_bias.relative_position_bias_table": table(
+                52, 2
+            )
+        },
+        {},
+        ["52 rows", "228"],
+    ),
+    "buckets": (
+        {"model_type": "t5", "d_model": 8, "num_heads": 2, "relative_attention_num_buckets": 32},
+        {"encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight": table(64, 2)},
+        {},
+        ["64 rows", "relative_attention_num_buckets 32"],
+    ),
+    "distances": (
+        {**BERT, "model_type": "deberta-v2", "relative_attention": True, "position_buckets": 256},
+        {"deberta.encoder.rel_embeddings.weight": table(256, 8)},
+        {},
+        ["256 rows", "512"],
+    ),
+    "processor of images": (
+        VIT,
+        {"embeddings.position_embeddings": table(1, 17, 8)},
+        {"preprocessor_config": {"size": {"height": 64, "width": 64}}},
+        ["size 64", "image_size 32"],
+    ),
+    "processor that crops": (
+        {"model_type": "clip", "vision_config": {"image_size": 32, "patch_size": 8}},
+        {"vision_model.embeddings.position_embedding.weight": table(17, 8)},
+        {"preprocessor_config": {"size": {"shortest_edge": 32}, "crop_size": 64, "do_center_crop": True}},
+        ["crop_size 64", "vision_config.image_size 32"],
+    ),
+    "frames of Whisper": (
+        {"model_type": "whisper", "d_model": 8, "max_source_positions": 100},
+        {"model.encoder.embed_positions.weight": table(100, 8)},
+        {"preprocessor_config": {"nb_max_frames": 3000}},
+        ["nb_max_frames 3000", "200"],
     ),
 }
 
@@ -287,3 +390,44 @@ def test_a_folder_without_a_config_lists_its_position_tensors(tmp_path: Path, ca
     out = capfd.readouterr().out
     assert "positional_embedding" in out
     assert "config.json" in out
+
+
+def test_weights_of_torch_are_read_too(folder: Any, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    source = folder(BERT, {})
+    torch.save({f"bert.{WORDS}": torch.zeros(64, 8)}, tmp_path / "pytorch_model.bin")
+    assert findings(source) == []
+    torch.save({f"bert.{WORDS}": torch.zeros(128, 8)}, tmp_path / "pytorch_model.bin")
+    assert "128 rows" in findings(source)[0].what
+
+
+def test_an_index_that_does_not_know_where_a_table_lies(folder: Any, tmp_path: Path) -> None:
+    first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+    index = {"weight_map": {WORDS: first, "other": second}}
+    source = folder(BERT, {}, **{"model.safetensors.index": index})
+    save_file({WORDS: table(64, 8)}, tmp_path / first)
+    save_file({"other": table(2, 2)}, tmp_path / second)
+    assert findings(source) == []
+    save_file({"x": table(2, 2)}, tmp_path / first)
+    save_file({"other": table(2, 2), WORDS: table(64, 8)}, tmp_path / second)
+    (told,) = findings(source)
+    assert f"which is in {second}" in told.what
+
+
+def test_a_configuration_of_open_clip(tmp_path: Path) -> None:
+    parts = {
+        "vision_cfg": {"image_size": 32, "patch_size": 8},
+        "text_cfg": {"context_length": 20, "heads": 2},
+    }
+    tensors = {"visual.positional_embedding": table(17, 8), "positional_embedding": table(20, 8)}
+    save_file(tensors, tmp_path / "open_clip_model.safetensors")
+    for text, image, count in ((20, 32, 0), (40, 32, 1), (40, 64, 2)):
+        parts["text_cfg"]["context_length"], parts["vision_cfg"]["image_size"] = text, image
+        (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": parts}))
+        assert len(findings(str(tmp_path))) == count
+
+
+def test_nothing_is_found_in_the_presets(folder: Any) -> None:
+    presets = json.loads(resources.files("pe_cli.models.data").joinpath("presets.json").read_text())
+    assert len(presets) >= 50
+    assert {name: told for name, config in presets.items() if (told := findings(folder(config, {})))} == {}

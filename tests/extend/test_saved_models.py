@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pe_cli import cli
+from pe_cli.extend.findings import findings
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 torch = pytest.importorskip("torch")
@@ -441,6 +442,7 @@ TRANSFORMERS: dict[str, tuple[str, dict[str, Any], list[str], dict[str, Any]]] =
 def run(folder: Path, options: list[str]) -> Path:
     target = folder.with_name("new")
     assert cli.run(["extend", str(folder), *options, "-o", str(target), "-q"]) == 0
+    assert findings(str(folder)) == findings(str(target)) == []
     return target
 
 
@@ -461,7 +463,7 @@ def only_tables_changed(before: dict[str, Any], after: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_transformers(name: str, tmp_path: Path) -> None:
     kind, settings, options, inputs = TRANSFORMERS[name]
-    model_class = getattr(transformers, kind if kind.endswith("LM") else f"{kind}Model")
+    model_class = getattr(transformers, kind if kind.endswith("ForCausalLM") else f"{kind}Model")
     torch.manual_seed(0)
     config = getattr(transformers, f"{kind.removesuffix('ForCausalLM')}Config")(**settings)
     old = not_zero(model_class(config))

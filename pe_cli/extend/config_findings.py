@@ -1,0 +1,207 @@
+"""What contradicts itself in a configuration alone: the parameters of rotary scalings, lists by layer, doubled fields."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pe_cli.errors import PeError
+from pe_cli.extend.config import ModelConfig
+from pe_cli.models.configuration import Configuration
+from pe_cli.models.layers import Rope, layer_tables
+from pe_cli.models.read import parts
+from pe_cli.models.resolve import resolve_configuration
+from pe_cli.models.resolved import KeyLedger, LearnedTableError
+from pe_cli.models.scalings import TYPES, scaling_type
+from pe_cli.models.sizes import width
+
+ROPE_BLOCKS = ("rope_scaling", "rope_parameters")
+# Fields that are one parameter in the code of a model, which takes one of them by its version.
+SAME_FIELDS = dict.fromkeys(("gpt2", "openai-gpt"), ("n_positions", "n_ctx", "max_position_embeddings"))
+# A parameter that may stand beside the rotary block and in it.
+TWICE = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
+PER_LAYER = ("layer_types", "no_rope_layers", "no_rope_layer_interval_list")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A contradiction: `what` in a sentence, `where` the files and fields that it is between."""
+
+    what: str
+    where: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"what": self.what, "where": list(self.where)}
+
+
+def within(config: ModelConfig) -> Iterator[Finding]:
+    """What contradicts itself in `config`, whatever the weights are."""
+    for path, section in _sections(config.data):
+        prefix = "".join(f"{name}." for name in path)
+        yield from _said_twice(config.label, prefix, section)
+        yield from _lists_by_layer(config.label, prefix, section)
+    for part, ledger in parts_of(config):
+        yield from _rotary_blocks(part, ledger)
+
+
+def _sections(
+    data: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """The whole and the parts of a composite, each with its path."""
+    yield path, data
+    for key, part in data.items():
+        if isinstance(part, dict) and key.endswith(("_config", "encoder", "decoder")):
+            yield from _sections(part, (*path, key))
+
+
+def _said_twice(label: str, prefix: str, section: Mapping[str, Any]) -> Iterator[Finding]:
+    """A parameter that stands in two places with two values."""
+    blocks = {name: section[name] for name in ROPE_BLOCKS if isinstance(section.get(name), dict)}
+    flat = {
+        name: block for name, block in blocks.items() if not any(isinstance(v, dict) for v in block.values())
+    }
+    same = SAME_FIELDS.get(str(section.get("model_type")), ())
+    yield from _differing(label, [(f"{prefix}{n}", section[n]) for n in same if is_number(section.get(n))])
+    for name in TWICE:
+        places = [(f"{prefix}{name}", section[name])] if is_number(section.get(name)) else []
+        places += [(f"{prefix}{b}.{name}", v[name]) for b, v in flat.items() if is_number(v.get(name))]
+        yield from _differing(label, places)
+    for block, values in flat.items():
+        kinds = [
+            (f"{prefix}{block}.{key}", values[key])
+            for key in ("rope_type", "type")
+            if isinstance(values.get(key), str)
+        ]
+        if len({TYPES.get(kind, kind) for _, kind in kinds}) > 1:
+            yield from _differing(label, kinds)
+    if len(flat) == 2:
+        kinds = [
+            (f"{prefix}{b}", TYPES.get(k, k)) for b, v in flat.items() if isinstance(k := kind_of(v), str)
+        ]
+        yield from _differing(label, kinds)
+        shared = set.intersection(*(set(block) for block in flat.values())) - {*TWICE, "type", "rope_type"}
+        for name in sorted(shared):
+            yield from _differing(label, [(f"{prefix}{b}.{name}", v[name]) for b, v in flat.items()])
+
+
+def kind_of(block: Mapping[str, Any]) -> Any:
+    """The type of scaling that a rotary block names, in either spelling."""
+    return block.get("rope_type", block.get("type"))
+
+
+def _differing(label: str, places: Sequence[tuple[str, Any]]) -> Iterator[Finding]:
+    if len({json.dumps(float(v) if is_number(v) else v) for _, v in places}) > 1:
+        said = " and ".join(f"{name} is {json.dumps(value)}" for name, value in places)
+        yield Finding(
+            f"{said}: which of them counts depends on the library and its version",
+            tuple(f"{label}:{name}" for name, _ in places),
+        )
+
+
+def _lists_by_layer(label: str, prefix: str, section: Mapping[str, Any]) -> Iterator[Finding]:
+    count = section.get("num_hidden_layers")
+    for name in PER_LAYER:
+        listed = section.get(name)
+        if isinstance(listed, list) and type(count) is int and listed and len(listed) != count:
+            yield Finding(
+                f"{prefix}{name} has {len(listed)} entries for {count} layers (num_hidden_layers)",
+                (f"{label}:{prefix}{name}", f"{label}:{prefix}num_hidden_layers"),
+            )
+
+
+def _rotary_blocks(part: Configuration, ledger: KeyLedger) -> Iterator[Finding]:
+    """Scalings that do not fit the lengths or the head, and scalings of what does not rotate."""
+    block = next(
+        (name for name in ROPE_BLOCKS if isinstance(part.values.get(name), dict) and part.values[name]), None
+    )
+    if block is None:
+        return
+    if not _rotates(part):
+        values = part.values[block]
+        if values.get("factor") is not None or kind_of(values) not in (None, "default"):
+            yield Finding(
+                f"{part.key(block)} asks for a scaling, but this model ({part.model_type}) does not rotate: it has no effect",
+                (f"{part.file}:{part.key(block)}",),
+            )
+        return
+    try:
+        tables = layer_tables(ledger)
+    except PeError:
+        return
+    for label, rope in tables.items():
+        if rope is not None and not rope.assumed:
+            yield from _reach(part, ledger, rope)
+            yield from _fits_head(part, ledger, rope, label)
+
+
+def _rotates(part: Configuration) -> bool:
+    """Whether the model turns; True too where its table cannot be resolved for another reason."""
+    try:
+        return resolve_configuration(part).encoding == "rope"
+    except LearnedTableError:
+        return False
+    except PeError:
+        return True
+
+
+def _reach(part: Configuration, ledger: KeyLedger, rope: Rope) -> Iterator[Finding]:
+    """A scaling by one factor that ends before the length that the model claims."""
+    original = "original_max_position_embeddings"
+    beside = rope.values.get(original) is None
+    fields = {
+        f"{rope.path}.factor": rope.values.get("factor"),
+        part.key(original) if beside else f"{rope.path}.{original}": part.values.get(original)
+        if beside
+        else rope.values[original],
+        part.key("max_position_embeddings"): part.values.get("max_position_embeddings"),
+    }
+    if TYPES.get(str(kind_of(rope.values))) not in ("yarn", "linear") or not all(
+        map(is_number, fields.values())
+    ):
+        return
+    factor, trained, longest = map(float, fields.values())  # type: ignore[arg-type]
+    if factor * trained < longest * (1 - 1e-3):
+        yield Finding(
+            f"{rope.path}: factor {factor:g} times {original} {trained:g} reaches "
+            f"{factor * trained:g} positions, and max_position_embeddings says {longest:g}",
+            tuple(f"{part.file}:{name}" for name in fields),
+        )
+
+
+def _fits_head(part: Configuration, ledger: KeyLedger, rope: Rope, label: str | None) -> Iterator[Finding]:
+    """Lists of factors, and sections, that have another number of pairs than the head."""
+    try:
+        dim, partial = width(ledger, rope, label, scaling_type(ledger, rope)[0])
+    except PeError:
+        return
+    turned = int(dim * partial) if partial is not None else dim
+    pairs = turned // 2
+    for name in ("short_factor", "long_factor"):
+        listed = rope.values.get(name)
+        if isinstance(listed, list) and len(listed) != pairs:
+            yield Finding(
+                f"{rope.path}.{name} has {len(listed)} divisors, one is needed for each of the {pairs} pairs that turn",
+                (f"{part.file}:{rope.path}.{name}", f"{part.file}:{part.key('head_dim')}"),
+            )
+    sections = rope.values.get("mrope_section")
+    if isinstance(sections, list) and all(map(is_number, sections)) and sum(sections) not in (pairs, turned):
+        yield Finding(
+            f"{rope.path}.mrope_section {sections} covers {sum(sections)} pairs, and {pairs} turn",
+            (f"{part.file}:{rope.path}.mrope_section", f"{part.file}:{part.key('head_dim')}"),
+        )
+
+
+def parts_of(config: ModelConfig) -> Iterator[tuple[Configuration, KeyLedger]]:
+    whole = Configuration(config.label, config.data, model_type=str(config.data.get("model_type") or ""))
+    try:
+        for part, _ in parts(whole, None):
+            yield part, KeyLedger(part)
+    except PeError:
+        return  # a configuration that cannot be taken apart is refused where its table is asked for
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
