@@ -815,25 +815,25 @@ _pe() {
                 --from-grid) return ;;
                 --window) return ;;
                 --from-window) return ;;
+                --tensor) return ;;
+                --config) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --method) COMPREPLY=($(compgen -W "linear cubic bilinear bicubic nearest repeat-last tile stretch hierarchical zeros random regenerate truncate crop knots linear-knots" -- "$current")); return ;;
+                --preset) COMPREPLY=($(compgen -W "timm torch dinov2 jax torchvision swin beit long-clip longformer" -- "$current")); return ;;
                 --anchor) COMPREPLY=($(compgen -W "ends half left" -- "$current")); return ;;
                 --keep) return ;;
                 --alpha) return ;;
+                --seed) return ;;
                 --prefix-rows) return ;;
                 --suffix-rows) return ;;
                 --offset) return ;;
                 --outliers) COMPREPLY=($(compgen -W "keep ignore" -- "$current")); return ;;
-                --seed) return ;;
-                --preset) COMPREPLY=($(compgen -W "timm torch dinov2 jax torchvision swin beit long-clip longformer" -- "$current")); return ;;
-                --tensor) return ;;
-                --config) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --scaling) COMPREPLY=($(compgen -W "yarn linear ntk dynamic-ntk llama3" -- "$current")); return ;;
                 --factor) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--len --grid --from-grid --window --from-window --method --anchor --antialias --no-antialias --keep --alpha --prefix-rows --suffix-rows --offset --outliers --seed --preset --tensor --config --scaling --factor --force-scaling --link --dry-run -o --output --format --force --json -q --quiet --plot --help"; files=1 ;;
+            words=""; flags="--len --grid --from-grid --window --from-window --tensor --config --method --preset --anchor --antialias --no-antialias --keep --alpha --seed --prefix-rows --suffix-rows --offset --outliers --scaling --factor --force-scaling --link --dry-run -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "diff")
             case "$previous" in
                 --tensor-a) return ;;

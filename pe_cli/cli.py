@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple, NoReturn
 
@@ -19,6 +20,8 @@ from pe_cli.errors import PeError, one_line, option_name
 from pe_cli.first import __version__
 from pe_cli.process import DONE, INTERRUPTED, TROUBLE
 
+# What the short help names first, after the arguments.
+FIRST = ("", "len", "dim", "heads")
 # Of numpy and scipy, by name: neither is imported for a message.
 FROM_SOLVERS = ("LinAlgError", "ArpackError", "ArpackNoConvergence")
 
@@ -74,9 +77,18 @@ class LazyGroup(TyperGroup):
 
 
 class SectionedCommand(TyperCommand):
-    """A command that takes no option with an empty value, and whose help lists its options under their headings."""
+    """A command that takes no option with an empty value, and whose help begins with what is needed.
+
+    `-h` is that beginning: what the command does, an example, and its common options. `--help` goes on with the whole
+    text and all options under their headings.
+    """
+
+    common: Sequence[Any] = ()  # of `pe_cli.commands.options.Option`
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "-h" in args[: args.index("--") if "--" in args else None]:
+            print(self.get_short_help(ctx))
+            ctx.exit()
         rest = list(super().parse_args(ctx, args))
         for parameter in self.get_params(ctx):
             given = ctx.params.get(parameter.name)
@@ -86,15 +98,43 @@ class SectionedCommand(TyperCommand):
                 raise PeError(f"{option} '': a value is needed; or leave the option out")
         return rest
 
+    def get_short_help(self, ctx: Any) -> str:
+        """What `-h` prints."""
+        formatter = ctx.make_formatter()
+        self._begin(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(f"'{ctx.command_path} --help' explains it and lists every option.")
+        return str(formatter.getvalue()).rstrip()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self._begin(ctx, formatter)
+        _, *more, _ = self._paragraphs()
+        if more:
+            formatter.write_paragraph()
+            formatter.write_text("\n\n".join(more))
+        self.format_options(ctx, formatter)
+
+    def _paragraphs(self) -> list[str]:
+        """What it does in a sentence, more about it, and the example."""
+        return [part.strip("\n") for part in inspect.cleandoc(self.help or "").split("\n\n")]
+
+    def _begin(self, ctx: Any, formatter: Any) -> None:
+        first, *_, example = self._paragraphs()
+        self.format_usage(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"{first}\n\n{example}")
+        shown = [(one.typed, one.line) for one in self.common]
+        if shown:
+            with formatter.section("Common options"):
+                formatter.write_dl(shown)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                positional = parameter.param_type_name == "argument"
-                heading = getattr(parameter, "rich_help_panel", None) or (
-                    "Arguments" if positional else "Options"
-                )
+                heading = getattr(parameter, "rich_help_panel", None) or "Help"
                 sections.setdefault(heading, []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
@@ -108,9 +148,14 @@ def _typer_command(name: str, function: Any) -> Any:
     app.command(
         name,
         cls=SectionedCommand,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings={"help_option_names": ["--help"], "max_content_width": 100},
     )(function)
-    return typer.main.get_command(app)
+    made: Any = typer.main.get_command(app)
+    common = [one for one in getattr(function, "options", ()) if one.common or not one.flags]
+    made.common = sorted(
+        common, key=lambda one: FIRST.index(one.name) if one.name in FIRST else bool(one.flags) * 9
+    )
+    return made
 
 
 def _function(target: str) -> Callable[[], Callable[..., Any]]:

@@ -134,3 +134,23 @@ def test_the_python_of_the_readme_runs() -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
     subprocess.run([sys.executable, "-c", block], check=True)
+
+
+@pytest.mark.parametrize(
+    "command", ["gen rope", "gen sinusoidal", "gen alibi", "gen laplacian", "gen model", "extend"]
+)
+def test_the_first_screen_holds_what_is_needed(command: str) -> None:
+    whole = help_of(command)
+    first = "\n".join(whole.splitlines()[:24])
+    assert "Example" in first
+    assert {"gen laplacian": "GRAPH"}.get(command, "--len") in first
+    done = subprocess.run(
+        [sys.executable, "-m", "pe_cli", *command.split(), "-h"],
+        env={**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert done.stdout.splitlines()[:16] == whole.splitlines()[:16]
+    assert len(done.stdout.splitlines()) < len(whole.splitlines())
+    assert command != "gen rope" or "https://arxiv.org/abs/2104.09864" in whole

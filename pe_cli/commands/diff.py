@@ -38,9 +38,11 @@ class Same:
     """What counts as the same."""
 
     heading: ClassVar[str] = "What counts as the same"
-    atol: float = option("X", "Absolute tolerance.", default=0.0, minimum=0)
-    rtol: float = option("X", "Relative tolerance, of |b|.", default=0.0, minimum=0)
-    ulp: int = option("N", "Also same: at most N steps of the narrower type.", default=0, minimum=0)
+    atol: float = option("X", "Absolute tolerance.", default=0.0, minimum=0, common=True)
+    rtol: float = option("X", "Relative tolerance, of |b|.", default=0.0, minimum=0, common=True)
+    ulp: int = option(
+        "N", "Also same: at most N steps of the narrower type.", default=0, minimum=0, common=True
+    )
     explain: bool = option(
         None, "Look for the change that makes them agree.", default=True, flags="--explain/--no-explain"
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import typer
-
-from pe_cli.commands.options import Force, Format, Json, OutputPath, Plot, Quiet
+from pe_cli.commands import options
+from pe_cli.commands.options import argument, option
 from pe_cli.errors import PeError, option_name
 from pe_cli.extend import SCALINGS
 from pe_cli.process import refuse_input
@@ -26,132 +26,109 @@ _PRESETS = "timm torch dinov2 jax torchvision swin beit long-clip longformer".sp
 _ANCHORS = "ends half left".split()
 
 
-def extend_command(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="FILE, FILE:TENSOR, a model folder, or - for stdin.")
-    ],
-    length: Annotated[
-        int | None,
-        typer.Option("--len", metavar="N", help="Usable positions; special rows are kept besides."),
-    ] = None,
-    grid: Annotated[
-        str | None, typer.Option("--grid", metavar="HxW", help="New grid of image patches.")
-    ] = None,
-    from_grid: Annotated[
-        str | None, typer.Option("--from-grid", metavar="HxW", help="Present grid, where it is not square.")
-    ] = None,
-    window: Annotated[
-        str | None, typer.Option("--window", metavar="HxW", help="New attention window (Swin, BEiT).")
-    ] = None,
-    from_window: Annotated[
-        str | None,
-        typer.Option("--from-window", metavar="HxW", help="Present window, where it is not square."),
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            "--method",
-            metavar="NAME",
-            help=f"{', '.join(_METHODS)}. Default: linear; on grids and windows bicubic; sinusoidal tables that a "
-            "checkpoint stores are regenerated.",
-            autocompletion=lambda: _METHODS,
-        ),
-    ] = None,
-    anchor: Annotated[
-        str | None,
-        typer.Option(
-            "--anchor",
-            metavar="NAME",
-            help="What stays: ends (align_corners=True; default in 1-D), half (align_corners=False; default in 2-D), "
-            "left (the first row; default of nearest and stretch).",
-            autocompletion=lambda: _ANCHORS,
-        ),
-    ] = None,
-    antialias: Annotated[
-        bool | None,
-        typer.Option(
-            "--antialias/--no-antialias", help="Widen the kernel when shrinking. Default: on for grids."
-        ),
-    ] = None,
-    keep: Annotated[int | None, typer.Option("--keep", metavar="K", help="stretch: rows kept (20).")] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option("--alpha", metavar="A", help="hierarchical: share of the coarse part (0.4)."),
-    ] = None,
-    prefix_rows: Annotated[
-        int | None, typer.Option("--prefix-rows", metavar="P", help="Special rows in front (class tokens).")
-    ] = None,
-    suffix_rows: Annotated[
-        int | None, typer.Option("--suffix-rows", metavar="P", help="Special rows behind (detection tokens).")
-    ] = None,
-    offset: Annotated[
-        int | None, typer.Option("--offset", metavar="R", help="Rows before position 0 (RoBERTa, BART: 2).")
-    ] = None,
-    outliers: Annotated[
-        str | None,
-        typer.Option(
-            "--outliers",
-            metavar="keep|ignore",
-            help="Rows at the ends that stand out by their norm: keep them apart (default in checkpoints), or not.",
-            autocompletion=lambda: ["keep", "ignore"],
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="S", help="Seed of --method random (0).")
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            "--preset",
-            metavar="NAME",
-            help=f"As the original implementation does it: {', '.join(_PRESETS)}.",
-            autocompletion=lambda: _PRESETS,
-        ),
-    ] = None,
-    tensor: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tensor", metavar="KEY", help="The table, where there are several; a glob, or given twice."
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="The model's config.json; default: beside SOURCE; none to do without.",
-        ),
-    ] = None,
-    scaling: Annotated[
-        str | None,
-        typer.Option(
-            "--scaling",
-            metavar="NAME",
-            help=f"For models that rotate: {', '.join(SCALINGS)}. The configuration changes, the weights do not.",
-            autocompletion=lambda: SCALINGS,
-        ),
-    ] = None,
-    factor: Annotated[
-        float | None,
-        typer.Option(
-            "--factor", metavar="X", help="Of --scaling: by how much (new length / original length)."
-        ),
-    ] = None,
-    force_scaling: Annotated[
-        bool, typer.Option("--force-scaling", help="Put --scaling in place of one that the model has.")
-    ] = False,
-    link: Annotated[
-        bool, typer.Option("--link", help="Make hard links of the files of a folder that do not change.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write nothing; show the report, and every change to a folder.")
-    ] = False,
-    output: OutputPath = None,
-    format: Format = None,
-    force: Force = False,
-    json: Json = False,
-    quiet: Quiet = False,
-    plot: Plot = None,
+@dataclass(frozen=True)
+class NewSize:
+    """Which table, and how large it is to be."""
+
+    heading: ClassVar[str] = "Table and new size"
+    source: str = argument("SOURCE", "FILE, FILE:TENSOR, a model folder, or - for stdin.")
+    length: int | None = option(
+        "N", "Usable positions; special rows are kept besides.", flags="--len", common=True
+    )
+    grid: str | None = option("HxW", "New grid of image patches.", common=True)
+    from_grid: str | None = option("HxW", "Present grid, where it is not square.")
+    window: str | None = option("HxW", "New attention window (Swin, BEiT).", common=True)
+    from_window: str | None = option("HxW", "Present window, where it is not square.")
+    tensor: tuple[str, ...] = option(
+        "KEY", "The table, where there are several; a glob, or given twice.", default=(), common=True
+    )
+    config: str | None = option(
+        "FILE", "The model's config.json; default: beside SOURCE; none to do without.", is_file=True
+    )
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How the new rows are made."""
+
+    heading: ClassVar[str] = "How new rows are made"
+    method: str | None = option(
+        "NAME",
+        f"{', '.join(_METHODS)}. Default: linear; on grids and windows bicubic; sinusoidal tables that a "
+        "checkpoint stores are regenerated.",
+        choices=lambda: _METHODS,
+        common=True,
+    )
+    preset: str | None = option(
+        "NAME",
+        f"As the original implementation does it: {', '.join(_PRESETS)}.",
+        choices=lambda: _PRESETS,
+        common=True,
+    )
+    anchor: str | None = option(
+        "NAME",
+        "What stays: ends (align_corners=True; default in 1-D), half (align_corners=False; default in 2-D), "
+        "left (the first row; default of nearest and stretch).",
+        choices=lambda: _ANCHORS,
+    )
+    antialias: bool | None = option(
+        None,
+        "Widen the kernel when shrinking. Default: on for grids.",
+        flags="--antialias/--no-antialias",
+    )
+    keep: int | None = option("K", "stretch: rows kept (20).")
+    alpha: float | None = option("A", "hierarchical: share of the coarse part (0.4).")
+    seed: int | None = option("S", "Seed of --method random (0).")
+
+
+@dataclass(frozen=True)
+class SpecialRows:
+    """Rows that are no positions, and stay."""
+
+    heading: ClassVar[str] = "Rows that are no positions"
+    prefix_rows: int | None = option("P", "Special rows in front (class tokens).")
+    suffix_rows: int | None = option("P", "Special rows behind (detection tokens).")
+    offset: int | None = option("R", "Rows before position 0 (RoBERTa, BART: 2).")
+    outliers: str | None = option(
+        "keep|ignore",
+        "Rows at the ends that stand out by their norm: keep them apart (default in checkpoints), or not.",
+        choices=lambda: ("keep", "ignore"),
+    )
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """Models that rotate."""
+
+    heading: ClassVar[str] = "Models that rotate (RoPE)"
+    scaling: str | None = option(
+        "NAME",
+        f"{', '.join(SCALINGS)}. The configuration changes, the weights do not.",
+        choices=lambda: SCALINGS,
+        common=True,
+    )
+    factor: float | None = option("X", "Of --scaling: by how much (new length / original length).")
+    force_scaling: bool = option(None, "Put --scaling in place of one that the model has.", default=False)
+
+
+@dataclass(frozen=True)
+class Folders:
+    """How a folder is written."""
+
+    heading: ClassVar[str] = "Model folders"
+    link: bool = option(None, "Make hard links of the files of a folder that do not change.", default=False)
+    dry_run: bool = option(
+        None, "Write nothing; show the report, and every change to a folder.", default=False, common=True
+    )
+
+
+def extend(
+    size: NewSize,
+    resampling: Resampling,
+    special: SpecialRows,
+    rotary: Rotary,
+    folders: Folders,
+    target: options.Output,
 ) -> None:
     """Lengthen, shorten or regrid a learned position table, alone or inside a checkpoint.
 
@@ -168,44 +145,49 @@ def extend_command(
       pe extend ./vit-base --grid 24x24 --preset timm -o ./vit-384
       pe extend ./Qwen2.5-7B --len 131072 --scaling yarn -o ./Qwen2.5-7B-128k
     """
-    asked = dict(locals())
-    for shown_only in ("dry_run", "json", "quiet", "plot"):
-        del asked[shown_only]
     from pe_cli.extend import run
     from pe_cli.render.console import shown
 
+    asked = {**vars(size), **vars(resampling), **vars(special), **vars(rotary), "link": folders.link}
+    source, output, plot, json = size.source, target.output, target.plot, target.json
     if output == "-" and (json or sys.stdout.isatty()):
         raise PeError("-o - writes bytes: send stdout into a pipe or file, without --json")
     if plot:
         from pe_cli.render.plots.drawing import require_picture
 
-        require_picture(plot, force=force, beside=output)
+        require_picture(plot, force=target.force, beside=output)
     quietly = json or sys.stdout.isatty()
-    if dry_run:
+    if folders.dry_run:
         output = None
-    elif output is None and scaling is not None:
+    elif output is None and rotary.scaling is not None:
         output = "-"
-    elif output is None and Path(source).is_dir() and factor is None and not force_scaling:
+    elif output is None and Path(source).is_dir() and rotary.factor is None and not rotary.force_scaling:
         raise PeError(
             f"{source} is a folder: give the new one with -o FOLDER, or --dry-run to see what would change"
         )
     elif output is None and not quietly:
         output = "-"
     seen: list[Any] = []
-    with shown(quiet=quiet):
-        done = run(**{**asked, "output": output}, watch=_watch(seen, plot) if plot else None)
+    with shown(quiet=target.quiet):
+        done = run(
+            **asked,
+            output=output,
+            format=target.format,
+            force=target.force,
+            watch=_watch(seen, plot) if plot else None,
+        )
     if plot:
-        _plot(done, seen, plot, force)
+        _plot(done, seen, plot, target.force)
     if done.text is not None and output == "-" and not json:
         print(done.text, end="" if done.text.endswith("\n") else "\n")
-    where = asked["output"] or ("stdout" if output == "-" else None)
+    where = target.output or ("stdout" if output == "-" else None)
     if json:
-        _print_record(done, None if output is None else asked["output"])
-    if not quiet:
+        _print_record(done, None if output is None else target.output)
+    if not target.quiet:
         from pe_cli.render.extend import show
 
-        show(done, where=None if output is None else where, dry_run=dry_run)
-    if done.tables and sys.stdout.isatty() and not (json or quiet):
+        show(done, where=None if output is None else where, dry_run=folders.dry_run)
+    if done.tables and sys.stdout.isatty() and not (json or target.quiet):
         _draw(done)
 
 
@@ -244,3 +226,6 @@ def _draw(done: Extension) -> None:
 
     first = done.reports[0]
     draw(console(), first.layout.rows_of(done.tables[first.name]))
+
+
+extend_command = options.of_groups(extend, NewSize, Resampling, SpecialRows, Rotary, Folders, options.Output)

@@ -347,6 +347,8 @@ PRESET = Option(
     help="Values of a well-known model, such as llama-3.1 or gemma-3-4b:sliding_attention; "
     "an option beside it wins.",
     choices=_preset_names,
+    heading="Encoding",
+    common=True,
 )
 
 

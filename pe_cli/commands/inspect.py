@@ -24,7 +24,7 @@ class What:
 
     heading: ClassVar[str] = "Source"
     source: str = argument("SOURCE", "FILE, FILE:TENSOR, config.json, a model folder, or - (stdin).")
-    tensor: str | None = option("KEY", "The tensor, where there are several.")
+    tensor: str | None = option("KEY", "The tensor, where there are several.", common=True)
     values: bool = option(
         None, "In a checkpoint, read the position tensors, not their headers alone.", default=False
     )
@@ -39,7 +39,10 @@ class OfModel:
     layer_type: str | None = option("NAME", "Only these layers.")
     seq_len: int | None = option("N", "The length that is served.", minimum=1)
     strict: bool = option(
-        None, "Exit 1 where the files of a folder contradict each other (findings).", default=False
+        None,
+        "Exit 1 where the files of a folder contradict each other (findings).",
+        default=False,
+        common=True,
     )
 
 

@@ -36,14 +36,16 @@ class Which:
         "NAME", "Where layer types differ: full_attention, encoder, …; all writes each as LAYER_TYPE.NAME."
     )
     seq_len: int | None = option(
-        "N", "Length served, where the table depends on it (dynamic NTK, LongRoPE).", minimum=1
+        "N", "Length served, where the table depends on it (dynamic NTK, LongRoPE).", minimum=1, common=True
     )
-    layout: str | None = option("NAME", "As in `pe gen rope`; by default as the model's own code stores it.")
+    layout: str | None = option(
+        "NAME", "As in `pe gen rope`; by default as the model's own code stores it.", common=True
+    )
     truncate: bool | None = option(
         None, "Round YaRN's range or not, whatever the file says.", flags="--truncate/--no-truncate"
     )
     compute: str | None = option("NAME", "exact (default), or float32 as the frameworks compute.")
-    grid: str | None = option("HxW", "Rows are the cells of this grid (vision towers, M-RoPE).")
+    grid: str | None = option("HxW", "Rows are the cells of this grid (vision towers, M-RoPE).", common=True)
     row_order: str = option(
         "NAME",
         "Of the cells of a grid: model, as its attention holds them, or raster, row by row.",

@@ -1,6 +1,6 @@
 """The one way to declare an option, and the one function that spells a command line again.
 
-An option is a field of a group (`len: int | None = option("N", "Positions 0..N-1.")`) or a parameter of an encoding's
+An option is a field of a group (`len: int | None = option("N", "Positions 0..N-1.", common=True)`) or a parameter of an encoding's
 function, with its line in the docstring. Both become an `Option`; the declaration for Typer, the words of the command
 line and the help are made from it.
 """
@@ -38,6 +38,19 @@ if TYPE_CHECKING:
 OPPOSITES = {"bidirectional": "causal"}
 LONG_ONLY = frozenset("oq")  # -o and -q are shared options
 RENAMED = {"length": "len"}
+# Under which heading of the help a parameter of an encoding stands, where it is not that of all others.
+PURPOSES = {
+    "Context extension": frozenset(
+        "scaling factor original_len seq_len beta_fast beta_slow truncate mscale mscale_all_dim attention_factor "
+        "low_freq_factor high_freq_factor short_factor long_factor policy mixed_b".split()
+    ),
+    "Several axes": frozenset("sections interleave_sections axes axis_style ref_grid grid normalize".split()),
+    "Storage": frozenset("layout compute dtype form parts".split()),
+}
+# Parameters that the short help names.
+COMMON = frozenset(
+    "dim heads base style scheme form layout scaling factor grid dtype table k steps window num_bands causal".split()
+)
 METAVARS = {"ARRAY": "SOURCE", "MASK": "0011…|SOURCE", "GRID": "HxW"}
 
 
@@ -45,8 +58,8 @@ METAVARS = {"ARRAY": "SOURCE", "MASK": "0011…|SOURCE", "GRID": "HxW"}
 class Option:
     """An option or argument of a command: `name` as Python has it, `flags` as it is typed, empty for an argument.
 
-    `is_file` says that the value is a file, whose folder is left out where the command line is spelled again;
-    `parameter` is that of the encoding's function.
+    `is_file` says that the value is a file, whose folder is left out where the command line is spelled again; `common`
+    that the option stands in the first lines of the help; `parameter` is that of the encoding's function.
     """
 
     name: str = ""
@@ -61,6 +74,7 @@ class Option:
     minimum: int | None = None
     many: bool = False
     is_file: bool = False
+    common: bool = False
     parameter: Parameter | None = None
 
     @property
@@ -71,6 +85,17 @@ class Option:
     def flag(self) -> str:
         """The long spelling: `--len`, `--truncate/--no-truncate`."""
         return max(self.flags, key=len)
+
+    @property
+    def typed(self) -> str:
+        """How it is typed, with what follows it: `--len N`."""
+        return " ".join(part for part in (", ".join(self.flags), self.metavar) if part)
+
+    @property
+    def line(self) -> str:
+        """The first sentence of its help, and the names that it takes."""
+        first = self.help if self.choices else self.help.split(". ")[0]
+        return f"{first[:1].upper()}{first[1:].rstrip('.')}."
 
     def declared(self) -> inspect.Parameter:
         """What Typer is told; anything but a number or a flag arrives as text."""
@@ -90,7 +115,7 @@ class Option:
         return inspect.Parameter(
             self.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if self.required else self.default,
+            default=inspect.Parameter.empty if self.required else None if self.many else self.default,
             annotation=Annotated[kind | None if may_miss else kind, told],
         )
 
@@ -186,7 +211,8 @@ def command(
 
     With `context` it also takes Typer's, which knows what the command line named.
     """
-    told = [one.declared() for one in declared]
+    known = list(declared)
+    told = [one.declared() for one in known]
     if context:
         told.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
     told.sort(key=lambda one: one.default is not inspect.Parameter.empty)
@@ -197,6 +223,7 @@ def command(
     call.__signature__ = inspect.Signature(told)  # type: ignore[attr-defined]
     call.__annotations__ = {one.name: one.annotation for one in told}
     call.__doc__ = run.__doc__
+    call.options = known  # type: ignore[attr-defined]
     return call
 
 
@@ -234,7 +261,9 @@ def documentation(function: Callable[..., Any]) -> Doc:
     prose = [pieces[0].strip()]
     prose += [sections[name].strip() for name in ("Notes", "Examples") if name in sections]
     prose += credits
-    return Doc("\n\n".join(prose), _lines_of_parameters(sections.get("Parameters", "")))
+    linked = re.sub(r"arXiv (\d{4}\.\d{4,5})", r"https://arxiv.org/abs/\1", "\n\n".join(prose))
+    linked = re.sub(r"kexue\.fm (\d+)", r"https://kexue.fm/archives/\1", linked)
+    return Doc(linked, _lines_of_parameters(sections.get("Parameters", "")))
 
 
 def _lines_of_parameters(section: str) -> dict[str, str]:
@@ -265,7 +294,9 @@ def _of_parameter(own: Parameter, text: str) -> Option:
 
     if own.meaning in READ_FROM_FILE:
         named = READ_FROM_FILE[own.meaning]
-        return Option(own.name, required=True, metavar=named, help=text, is_file=True, parameter=own)
+        return Option(
+            own.name, required=True, metavar=named, help=text, heading="Source", is_file=True, parameter=own
+        )
     long = option_name(RENAMED.get(own.name, own.name))
     flags: tuple[str, ...] = (long,)
     if own.type is bool:
@@ -283,8 +314,10 @@ def _of_parameter(own: Parameter, text: str) -> Option:
         flags,
         metavar,
         ". ".join(part for part in (text.rstrip("."), values) if part),
+        next((heading for heading, names in PURPOSES.items() if own.name in names), "Encoding"),
         choices=(lambda: choices(own)) if own.choice is not None else None,
         is_file=own.meaning in (Meaning.ARRAY, Meaning.MASK),
+        common=own.required or own.name in COMMON,
         parameter=own,
     )
 
@@ -352,8 +385,8 @@ class Shown:
     """How a report is given."""
 
     heading: ClassVar[str] = "Output"
-    json: bool = option(None, "Print one JSON object on stdout.", default=False)
-    plot: str | None = option("FILE", "Draw it: .png, .svg or .pdf.")
+    json: bool = option(None, "Print one JSON object on stdout.", default=False, common=True)
+    plot: str | None = option("FILE", "Draw it: .png, .svg or .pdf.", common=True)
     force: bool = option(None, "Replace an existing file.", default=False)
 
 
@@ -370,7 +403,7 @@ class Written:
 
     heading: ClassVar[str] = "Output"
     output: str | None = option(
-        "FILE", "Write FILE (.npy .npz .h5 .safetensors); - is stdout.", flags="-o --output"
+        "FILE", "Write FILE (.npy .npz .h5 .safetensors); - is stdout.", flags="-o --output", common=True
     )
     format: str | None = option(
         "NAME", f"{', '.join(FORMATS)}, whatever the file is called.", choices=lambda: FORMATS
@@ -391,6 +424,7 @@ class Naming:
         "NAME",
         f"{', '.join(FLOATS)} (default float32); computed in float64 and rounded once.",
         choices=lambda: FLOATS,
+        common=True,
     )
     name: str | None = option("KEY", "Tensor name in the file.")
 
@@ -400,9 +434,9 @@ class RowChoice:
     """Which rows of a row-wise encoding."""
 
     heading: ClassVar[str] = "Rows"
-    len: int | None = option("N", "Positions 0..N-1.")
+    len: int | None = option("N", "Positions 0..N-1.", common=True)
     positions: str | None = option(
-        "SPEC", "0,5,7 or 0:4096 or 0:1000000:64 or 15:-16:-1 or @FILE; comma-joined."
+        "SPEC", "0,5,7 or 0:4096 or 0:1000000:64 or 15:-16:-1 or @FILE; comma-joined.", common=True
     )
     shard: str | None = option("I/N", "Only the I-th (from 0) of N equal row blocks.")
     prefix_rows: int = option("N", "Zero rows in front (class or register tokens).", default=0, minimum=0)
@@ -413,7 +447,7 @@ class PairChoice:
     """Which pairs of query and key."""
 
     heading: ClassVar[str] = "Pairs"
-    len: int | None = option("N", "Queries and keys 0..N-1.")
+    len: int | None = option("N", "Queries and keys 0..N-1.", common=True)
     q_len: int | None = option("N", "The last N positions as queries.")
     k_len: int | None = option("N", "Keys 0..N-1.")
     positions: str | None = option("SPEC", "Only these query positions (see `pe gen rope`).")
@@ -447,24 +481,3 @@ class Computing:
         "ADDRESS",
         "Compute on the Dask cluster whose scheduler is there; it runs what it is sent, so both must trust each other.",
     )
-
-
-OutputPath = Annotated[
-    str | None,
-    typer.Option(
-        "-o", "--output", metavar="FILE", help="Write FILE (.npy .npz .h5 .safetensors); - is stdout."
-    ),
-]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="NAME",
-        help=f"{', '.join(FORMATS)}, whatever the file is called.",
-        autocompletion=lambda: list(FORMATS),
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing on stderr but errors.")]
-Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf.")]
