@@ -183,10 +183,10 @@ def sizes(learned: list[str], code: str) -> dict[str, Any]:
 
 
 def ends(keys: Iterator[str]) -> list[str]:
-    """The ends of tensor names, each once: two parts and `weight`."""
+    """The ends of tensor names, each once: two parts and `weight`, but no number of a layer."""
     found = []
     for key in keys:
-        parts = [part for part in key.split(".") if part != "N"]
+        parts = key.rpartition(".N.")[2].split(".")
         kept = parts[-3:] if parts[-1] in ("weight", "bias") else parts[-2:]
         if kept[-1] != "bias":
             found.append(".".join(kept))

@@ -107,6 +107,7 @@ class _Reading:
             origins=self.origins,
             model_type=self.arch,
             layer_type=label,
+            layers=self._layers(label),
             layer_types=labels,
             max_position=self.context,
             trained_length=trained,
@@ -123,6 +124,10 @@ class _Reading:
         harmless = set(map(self._key, NO_EFFECT))
         if "scaling" not in parameters or "policy" in parameters:
             harmless |= {key for key in self.header.metadata if key.startswith(f"{prefix}scaling.")}
+        if "attention_factor" not in parameters:  # llama.cpp multiplies by it whatever the scaling is
+            harmless -= {
+                key for key, value in self.header.metadata.items() if "attn_factor" in key and value != 1
+            }
         keys = (key for key in self.header.metadata if key.startswith(prefix))
         return tuple(key for key in keys if key not in self.keys_read | harmless)
 
@@ -416,11 +421,19 @@ class _Reading:
             return self._slides(layers)
         return None
 
+    def _layers(self, label: str | None) -> tuple[int, ...]:
+        """The numbers of the layers of a type, where the file or llama.cpp says which they are."""
+        count = self._whole("block_count")
+        slides = self._slides(count) if label and count else ()
+        return tuple(layer for layer, flag in enumerate(slides) if bool(flag) == (label == SLIDING))
+
     def _slides(self, layers: int) -> tuple[int, ...]:
-        """1 for each layer whose attention has a window."""
+        """1 for each layer whose attention has a window; none where nothing says it."""
         pattern = self._value("attention.sliding_window_pattern")
         if isinstance(pattern, (list, tuple)) and pattern:
             return tuple(int(bool(flag)) for flag in pattern)
+        if self.arch not in self.known["sliding_period"]:
+            return ()
         period, dense_first = self.known["sliding_period"][self.arch]
         period = int(pattern or period)
         return tuple(int((layer if dense_first else layer + 1) % period != 0) for layer in range(layers))

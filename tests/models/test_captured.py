@@ -26,7 +26,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
-LONGEST, MEMORY = 120, 3_000_000_000
+LONGEST, MEMORY = 60.0, 3_000_000_000
 LABELS = (None, "full_attention", "sliding_attention", "main", "compress", "hybrid", "hybrid_sliding")
 
 
@@ -125,7 +125,9 @@ def in_a_process(model_type: str) -> dict[str, Any]:
         child = os.fork()
         if child == 0:
             resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-            signal.alarm(LONGEST)
+            signal.setitimer(
+                signal.ITIMER_PROF, LONGEST
+            )  # processor time, so that a busy machine changes nothing
             Path(result.name).write_text(json.dumps(troubles_of(model_type)))
             os._exit(0)
         _, status = os.waitpid(child, 0)

@@ -232,6 +232,20 @@ def test_layers_that_do_not_rotate(
     assert [t.parameters["layers"] for t in found.extra_tables if t.name == "rotated-layers"] == [layers]
 
 
+def test_layers_of_each_type_are_numbered(make: Make) -> None:
+    keys = {"rope.freq_base": 1e6, "block_count": 7, "attention.sliding_window": 512}
+    path = make("gemma3", keys)
+    assert resolve(path, layer_type="full_attention").layers == (5,)
+    assert resolve(path, layer_type="sliding_attention").layers == (0, 1, 2, 3, 4, 6)
+    listed = make("gemma4", keys | {"attention.sliding_window_pattern": [True, False] * 3 + [False]})
+    assert resolve(listed, layer_type="full_attention").layers == (1, 3, 5, 6)
+
+
+def test_a_magnitude_without_a_scaling_that_takes_it_is_named(make: Make) -> None:
+    found = resolve(make("llama", {"rope.freq_base": 1e4, "rope.scaling.attn_factor": 1.2}))
+    assert found.unread == ("llama.rope.scaling.attn_factor",)
+
+
 def test_temperatures_are_keys_or_fixed(make: Make) -> None:
     keys = {"rope.freq_base": 1e4, "attention.temperature_length": 4096, "attention.temperature_scale": 0.25}
     (said,) = resolve(make("mistral3", keys)).extra_tables
