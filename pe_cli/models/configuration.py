@@ -309,8 +309,8 @@ def _by_architecture(config: Configuration) -> Configuration:
     ]
     key = "architectures" if listed else "auto_map"
     for name in (str(each).rpartition(".")[2] for each in classes):
-        stem = re.sub(r"(For[A-Z]\w*|LMHead\w*|(Pre[Tt]rained)?Model|Config|Encoder|Decoder|LM)$", "", name)
-        model_type = types_by_stem().get(stem.lower())
+        base = re.sub(r"(For[A-Z]\w*|LMHead\w*|(Pre[Tt]rained)?Model|Config|Encoder|Decoder|LM)$", "", name)
+        model_type = types_by_stem().get(stem(base))
         if model_type:
             return replace(config, model_type=model_type, names={"model_type": key})
     return config
@@ -319,7 +319,12 @@ def _by_architecture(config: Configuration) -> Configuration:
 @cache
 def types_by_stem() -> dict[str, str]:
     """Model types by their names without separators: xlmroberta is xlm-roberta."""
-    return {re.sub(r"[-_ .]", "", name).lower(): name for name in reversed(known_types())}
+    return {stem(name): name for name in reversed(known_types())}
+
+
+def stem(name: str) -> str:
+    """A name without what separates its words."""
+    return re.sub(r"[-_ .]", "", name).lower()
 
 
 def _is_meant(config: Configuration, entry: Mapping[str, Any]) -> bool:

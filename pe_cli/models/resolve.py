@@ -22,17 +22,14 @@ from pe_cli.models.configuration import (
     is_misspelt,
     known_types,
     labels_of,
+    stem,
+    types_by_stem,
 )
 from pe_cli.models.read import choose, is_gguf, preset_configuration, read_configuration
 from pe_cli.models.resolved import EVERY_LENGTH, KeyLedger, Resolved, unread_keys
 from pe_cli.signature import as_rows
 from pe_cli.tensors import Tensors
 
-# Keys of lengths that may, or may not, be the one that a model was trained at.
-LENGTHS = (
-    "max_position_embeddings", "model_max_length", "max_sequence_length", "max_seq_len", "seq_length", "n_positions",
-    "n_ctx", "max_seq_length", "max_trained_positions",
-)  # fmt: skip
 SECTIONS = frozenset({"mrope_section", "xdrope_section"})
 ADJACENT_LAYOUTS = frozenset({"adjacent", "interleaved", "complex"})
 
@@ -197,7 +194,7 @@ def _rotary(
         ledger.note(_same_at_every_length(seq_len))
     longest = ledger.geometry("max_position_embeddings")
     longest_len = ledger.whole(longest) if longest else None
-    trained, trained_origin = _trained_length(ledger, parameters, longest_len)
+    trained, trained_origin = sizes.trained_length(ledger, parameters, longest_len)
     return Resolved(
         file=ledger.config.file,
         encoding="rope",
@@ -274,21 +271,28 @@ def _read_other_layers(
 def _judge(ledger: KeyLedger, unread: tuple[str, ...]) -> None:
     """Name the keys that were not read; raise where nothing else is known of the model."""
     config, keys = ledger.config, ", ".join(unread)
+    called = (
+        f"model type {config.model_type!r} is not known here"
+        if config.model_type
+        else "there is no model_type in it"
+    )
     if not ledger.known.known and _is_of_images(config):
         raise PeError(
             f"{config.file}: a model of images whose type {config.model_type!r} is not known here: its positions may have "
             f"several axes ({', '.join(sorted(ledger.keys_read & set(sizes.THETA_KEYS[None])))}); make the table with "
             "`pe gen rope --axis-style` once you know its code"
         )
-    if not ledger.known.known and config.model_type:
+    if not ledger.known.known:
+        meant = types_by_stem().get(stem(config.model_type))
+        if meant:
+            raise PeError(f"{config.file}: {called}; did you mean {meant!r}?")
         if unread:
             raise PeError(
-                f"{config.file}: model type {config.model_type!r} is not known here, and the file has position settings that "
-                f"pe does not understand: {keys}; make the table with `pe gen rope` once you know what they do"
+                f"{config.file}: {called}, and the file has position settings that pe does not understand: {keys}; make the "
+                "table with `pe gen rope` once you know what they do"
             )
         ledger.warn(
-            f"{config.file}: model type {config.model_type!r} is not known here; it is read as a plain rotary model, "
-            "since every position setting in it is understood"
+            f"{config.file}: {called}; it is read as a plain rotary model, since every position setting in it is understood"
         )
     elif unread:
         ledger.warn(
@@ -316,29 +320,6 @@ def _pairing(ledger: KeyLedger) -> str:
 
 def _same_at_every_length(seq_len: int) -> str:
     return f"the table does not depend on the length: it is the same for {seq_len}"
-
-
-def _trained_length(
-    ledger: KeyLedger, parameters: Mapping[str, Any], longest: int | None
-) -> tuple[int | None, str]:
-    """The length before scaling and the key that states it; where no key does, a guess that says so."""
-    stated = ledger.origins.get("original_len", "")
-    chunked = ledger.value("dual_chunk_attention_config.original_max_position_embeddings")
-    if isinstance(chunked, int):
-        key = "dual_chunk_attention_config.original_max_position_embeddings"
-        return chunked, ledger.config.key(key)
-    if "original_len" in parameters and stated.rpartition(".")[2] not in LENGTHS:
-        return int(parameters["original_len"]), stated
-    if longest is None:
-        return None, ""
-    if parameters.get("scaling") == "linear":
-        return int(longest / parameters["factor"]), "a guess: the longest length over the factor"
-    others = [
-        f"{ledger.config.key(key)} is {value}"
-        for key in LENGTHS
-        if isinstance(value := ledger.value(key), int) and value != longest
-    ]
-    return longest, "; ".join(["a guess: the longest length of the model", *others])
 
 
 def _layout_origin(ledger: KeyLedger) -> str:
@@ -395,6 +376,10 @@ def _must_rotate(ledger: KeyLedger) -> None:
     )
     if any(config.values.get(key) is not None for key in keys):
         return
+    if "hf_model_name" in config.values:
+        raise PeError(
+            f"{config.file}: {config.key('hf_model_name')} is {config.values['hf_model_name']!r}: give the config.json of that model"
+        )
     if not config.model_type:
         raise PeError(
             f"{config.file}: there is no model_type and no rope_theta in it, so nothing says which encoding the model uses"

@@ -1,4 +1,4 @@
-"""The base and the width of a rotary table, under all the names that configurations have for them."""
+"""Base, width and trained length of a rotary table, under all the names that configurations have for them."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ THETA_KEYS: dict[str | None, tuple[str, ...]] = {
 }
 PARTIAL_KEYS = (
     "partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage", "rotary_percent", "rotary_emb_fraction",
+)  # fmt: skip
+# Keys of lengths that may, or may not, be the one that a model was trained at.
+LENGTHS = (
+    "max_position_embeddings", "model_max_length", "max_sequence_length", "max_seq_len", "seq_length", "n_positions",
+    "n_ctx", "max_seq_length", "max_trained_positions",
 )  # fmt: skip
 
 # In these the class has a part of its own, also beside parameters for each layer type that do not name it.
@@ -69,7 +74,13 @@ def base(ledger: KeyLedger, rope: Rope, label: str | None) -> float:
         ledger.origins["base"] = found.origin
         return theta
     ledger.record("base", found, "rope_theta")
-    if own is None and ledger.known.theta_ignored and found.origin == ledger.config.key("rope_theta"):
+    renamed = "rope_theta" in ledger.config.names
+    if (
+        own is None
+        and ledger.known.theta_ignored
+        and not renamed
+        and found.origin == ledger.config.key("rope_theta")
+    ):
         ledger.warn(
             f"{found.origin} {theta:g} is used; {ledger.known.name} in {ledger.known.source} reads it only inside rope_parameters"
         )
@@ -306,3 +317,26 @@ def _by_layer(ledger: KeyLedger, label: str | None) -> Setting | None:
         if layers and "head_dim" in ledger.config.values:
             return ledger.in_file("head_dim")
     return ledger.in_file("global_head_dim") if label == "full_attention" else None
+
+
+def trained_length(
+    ledger: KeyLedger, parameters: Mapping[str, Any], longest: int | None
+) -> tuple[int | None, str]:
+    """The length before scaling and the key that states it; where no key does, a guess that says so."""
+    stated = ledger.origins.get("original_len", "")
+    chunked = ledger.value("dual_chunk_attention_config.original_max_position_embeddings")
+    if isinstance(chunked, int):
+        key = "dual_chunk_attention_config.original_max_position_embeddings"
+        return chunked, ledger.config.key(key)
+    if "original_len" in parameters and stated.rpartition(".")[2] not in LENGTHS:
+        return int(parameters["original_len"]), stated
+    if longest is None:
+        return None, ""
+    if parameters.get("scaling") == "linear":
+        return int(longest / parameters["factor"]), "a guess: the longest length over the factor"
+    others = [
+        f"{ledger.config.key(key)} is {value}"
+        for key in LENGTHS
+        if isinstance(value := ledger.value(key), int) and value != longest
+    ]
+    return longest, "; ".join(["a guess: the longest length of the model", *others])

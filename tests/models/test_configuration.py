@@ -288,3 +288,38 @@ def test_a_model_of_images_is_never_read_as_one_of_text() -> None:
         resolved(tower | {"rope_theta": 1e4})
     with pytest.raises(PeError, match="pe inspect CHECKPOINT"):
         resolved(tower)
+
+
+def test_a_file_without_a_model_type_is_read_as_loudly_as_an_unknown_type() -> None:
+    config = {"hidden_size": 512, "num_attention_heads": 4, "rope_theta": 1e4}
+    assert any(
+        "there is no model_type in it; it is read as a plain" in said for said in resolved(config).warnings
+    )
+    with pytest.raises(PeError, match="does not understand: rope_twist"):
+        resolved(config | {"rope_twist": 2})
+    with pytest.raises(PeError, match="did you mean 'gptj'"):
+        resolved(config | {"model_type": "gpt_j"})
+
+
+def test_open_clip_towers_of_other_kinds() -> None:
+    model = {
+        "vision_cfg": {"width": 1024, "image_size": 224, "patch_size": 14},
+        "text_cfg": {"hf_model_name": "roberta-base"},
+    }
+    with pytest.raises(PeError, match="'roberta-base': give the config.json of that model"):
+        resolved(model, component="text_cfg")
+    eva = model | {"vision_cfg": model["vision_cfg"] | {"rope": True}}
+    with pytest.raises(PeError, match="turn besides"):
+        resolved(eva, component="vision_cfg")
+
+
+def test_relative_positions_of_tensorrt_llm_are_those_of_t5() -> None:
+    config = {
+        "architecture": "EncoderModel",
+        "hidden_size": 768,
+        "num_attention_heads": 12,
+        "position_embedding_type": "relative",
+    }
+    encoder, decoder = resolved(config), resolved(config | {"architecture": "DecoderModel"})
+    assert (encoder.encoding, encoder.parameters["bidirectional"]) == ("t5", True)
+    assert (decoder.encoding, decoder.parameters["bidirectional"]) == ("t5", False)
