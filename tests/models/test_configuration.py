@@ -295,7 +295,7 @@ def test_a_file_without_a_model_type_is_read_as_loudly_as_an_unknown_type() -> N
     assert any(
         "there is no model_type in it; it is read as a plain" in said for said in resolved(config).warnings
     )
-    with pytest.raises(PeError, match="does not understand: rope_twist"):
+    with pytest.raises(PeError, match=r"does not understand: rope_twist"):
         resolved(config | {"rope_twist": 2})
     with pytest.raises(PeError, match="did you mean 'gptj'"):
         resolved(config | {"model_type": "gpt_j"})
@@ -306,7 +306,7 @@ def test_open_clip_towers_of_other_kinds() -> None:
         "vision_cfg": {"width": 1024, "image_size": 224, "patch_size": 14},
         "text_cfg": {"hf_model_name": "roberta-base"},
     }
-    with pytest.raises(PeError, match="'roberta-base': give the config.json of that model"):
+    with pytest.raises(PeError, match=r"'roberta-base': give the config.json of that model"):
         resolved(model, component="text_cfg")
     eva = model | {"vision_cfg": model["vision_cfg"] | {"rope": True}}
     with pytest.raises(PeError, match="turn besides"):
