@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeAlias
 # of a window, by the distance of two cells in rows and columns, by distance along one axis, one factor for each axis.
 Kind: TypeAlias = Literal["sequence", "grid", "window", "bias", "relative", "axial"]
 
-# The ends of one name in torch, TensorFlow, Keras 3, Flax and quantised files.
-_END = r"(?:\.weight|\.qweight|\.weight_packed|[./]embeddings?(?::0)?|\.embedding\.weight|\.emb(?:\.weight)?|\.pe|/pe|[./]vars/0|:0)?$"
+# The ends of a name in torch, TensorFlow, Keras 3, Flax and quantised files.
+_END = r"(?:[./]weight(?::0)?|\.qweight|\.weight_packed|[./]embeddings?(?::0)?|\.embedding\.weight|\.emb(?:\.weight)?|\.pe|/pe|[./]vars/0|:0)?$"
 _START = r"(?:^|[._/])"
 _VISION = r"(?:vision|visual|video|image|patch|pixel|vit\b|detr)"
 _POSITION = r"(?:pos(?:ition)?(?:al)?_?(?:emb(?:ed(?:ding|ed)?)?s?|encodings?))"
@@ -70,11 +70,14 @@ LENGTH_FIELDS = (
     "num_position_embeddings",
     "position_embedding_size",
 )
-ROPE = "rotary position embeddings (RoPE): change the scaling in config.json instead (see `pe gen rope`)"
+ROPE = "rotary position embeddings (RoPE), scaled by config.json: `pe extend FOLDER --len N --scaling yarn` writes it (see `pe gen rope`)"
 ALIBI = "ALiBi biases, computed at run time; any length works"
 T5 = "T5-like buckets of distance; any length works"
 DEBERTA = "DeBERTa-like relative embeddings, not rows by length"
 SWIN2 = "Swin v2's coordinate network: nothing to resample"
+DISTANCE_ROWS = (
+    "sinusoidal rows by distance (Transformer-XL, XLNet, Conformer), computed at run time; any length works"
+)
 CONVOLUTION = "a convolution as position encoding (wav2vec 2), free of length"
 
 # The first row that matches counts: exact names of models come before general ones.
@@ -116,7 +119,7 @@ NAMES: tuple[PositionName, ...] = (
         source="LongT5",
     ),
     PositionName(
-        r"relative_attention_bias(?:\.weight)?$", "t5", "bias by bucket (buckets, heads)", (2,), remark=T5, source="T5, MPNet"
+        r"relative_attention_bias" + _END, "t5", "bias by bucket (buckets, heads)", (2,), remark=T5, source="T5, MPNet"
     ),
     PositionName(
         r"rel_pos(?:_[xy])?_bias(?:\.weight)?$",
@@ -126,10 +129,13 @@ NAMES: tuple[PositionName, ...] = (
         remark=T5,
         source="LayoutLMv2 and v3",
     ),
+    PositionName(
+        r"relpos_bias/rel_embedding$", "t5", "bias by bucket (heads, buckets)", (2,), remark=T5, source="T5X"
+    ),
     PositionName(r"rel_attn_embed\.weight$", "t5", "gated bias by bucket", (2,), remark=T5, source="WavLM"),
     PositionName(r"attn_rel_b\.weight$", "t5", "bias by bucket", (2,), remark=T5, source="ggml"),
     PositionName(
-        r"rel_embeddings\.weight$", "deberta", "relative rows (2 S, dim)", (2,), remark=DEBERTA, source="DeBERTa"
+        r"rel_embeddings" + _END, "deberta", "relative rows (2 S, dim)", (2,), remark=DEBERTA, source="DeBERTa"
     ),
     PositionName(
         r"relative_position_bias_table$",
@@ -188,8 +194,7 @@ NAMES: tuple[PositionName, ...] = (
     PositionName(
         _START + r"(?:r_w_bias|r_r_bias|pos_bias_[uv])$",
         "transformer-xl",
-        "learned bias of content or position",
-        (1, 2),
+        "learned bias of content or position", (1, 2), remark=DISTANCE_ROWS,
         source="Transformer-XL, Conformer",
     ),
     PositionName(
@@ -331,6 +336,14 @@ NAMES: tuple[PositionName, ...] = (
     PositionName(_START + r"pixel_pos$", "learned", "positions inside a patch", (4,), source="TNT"),
     # Main tables.
     _rows(
+        _START + r"(?:pos_encod(?:er|ing)|positional_encod(?:er|ing))\.(?:pe|weight|pos_embedding)$",
+        "rows by position",
+        "sequence",
+        (2, 3),
+        either=True,
+        source="the tutorial of PyTorch",
+    ),
+    _rows(
         r"gated_positional_embedding\.embedding$", "rows by image patch", "grid", (2,), source="Llama 3.2 Vision"
     ),
     _rows(_START + r"patch_pos$", "rows by image patch", "grid", (3,), source="TNT"),
@@ -364,7 +377,7 @@ NAMES: tuple[PositionName, ...] = (
         (2, 3, 4),
         source="timm, diffusers",
     ),
-    _rows(_START + r"embed_positions" + _END, "rows by token", "sequence", (2, 3), source="fairseq, BART and kin"),
+    _rows(_START + r"embed_positions?" + _END, "rows by token", "sequence", (2, 3), source="fairseq, BART and kin"),
     _rows(
         _START + r"(?:wpe|positions_embed|a?\.?position_embd)" + _END,
         "rows by token",
@@ -388,14 +401,6 @@ NAMES: tuple[PositionName, ...] = (
         source="BERT, CLIP and many more",
     ),
     _rows(_START + _POSITION + _END, "rows by position", "sequence", (2, 3), either=True, source="minGPT and others"),
-    _rows(
-        _START + r"(?:pos_encod(?:er|ing)|positional_encod(?:er|ing))\.(?:pe|weight|pos_embedding)$",
-        "rows by position",
-        "sequence",
-        (2, 3),
-        either=True,
-        source="the tutorial of PyTorch",
-    ),
     _rows(_START + r"pe" + _END, "rows by position", "sequence", (2, 3, 4), either=True),
 )  # fmt: skip
 
@@ -473,12 +478,8 @@ def front_of_model(model_type: str, pad_token_id: Any = None) -> Front | None:
 
 
 ROUND = 64  # lengths of tables of tokens are multiples of it
-GRID_PREFIXES = (
-    0,
-    1,
-    2,
-    5,
-)  # no special row, a class token, one for distillation too, a class token and four registers
+# No special row, a class token, one for distillation too, a class token and four registers.
+GRID_PREFIXES = (0, 1, 2, 5)
 
 
 def front_of_rows(rows: int) -> Front | None:

@@ -154,3 +154,25 @@ def test_gen_model_and_extend_count_the_same_rows_in_front(kind: str) -> None:
             from_config(config, np.arange(2))
         assert caught.value.shape in (None, (514, 64))
         assert "2 rows in front" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "encoding", "kind"),
+    [
+        ("transformer/wpe/weight:0", (64, 8), "learned", "sequence"),
+        ("positional_encoding.pos_embedding", (64, 8), "learned", "sequence"),
+        ("encoder.embed_position.weight", (64, 8), "learned", "sequence"),
+        (
+            "encoder/block_._0/layer_._0/SelfAttention/relative_attention_bias/embeddings:0",
+            (32, 4),
+            "t5",
+            None,
+        ),
+        ("encoder/relpos_bias/rel_embedding", (4, 32), "t5", None),
+        ("deberta/encoder/rel_embeddings/embeddings:0", (512, 8), "deberta", None),
+    ],
+)
+def test_names_of_other_libraries(name: str, shape: tuple[int, ...], encoding: str, kind: str | None) -> None:
+    row = named(name, shape)
+    assert row is not None
+    assert (row.encoding, row.kind) == (encoding, kind)
