@@ -466,6 +466,7 @@ _pe() {
                 --seed) return ;;
                 --preset) COMPREPLY=($(compgen -W "pyg dgl gps san" -- "$current")); return ;;
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -478,7 +479,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="-k --k --norm --drop --components --isolated --multiplet --sign --vec-norm --pad --solver --seed --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="-k --k --norm --drop --components --isolated --multiplet --sign --vec-norm --pad --solver --seed --preset --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen random-walk")
             case "$previous" in
                 --steps) return ;;
@@ -488,6 +489,7 @@ _pe() {
                 --space-dim) return ;;
                 --preset) COMPREPLY=($(compgen -W "pyg dgl gps" -- "$current")); return ;;
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -500,7 +502,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--steps --times --ppr --loops --space-dim --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="--steps --times --ppr --loops --space-dim --preset --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen rrwp")
             case "$previous" in
                 --steps) return ;;
@@ -509,6 +511,7 @@ _pe() {
                 --form) COMPREPLY=($(compgen -W "sparse dense" -- "$current")); return ;;
                 --preset) COMPREPLY=($(compgen -W "grit" -- "$current")); return ;;
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -521,7 +524,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--steps --ppr --loops --form --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="--steps --ppr --loops --form --preset --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen heat-kernel")
             case "$previous" in
                 --times) return ;;
@@ -529,6 +532,7 @@ _pe() {
                 --drop) COMPREPLY=($(compgen -W "zeros none" -- "$current")); return ;;
                 --space-dim) return ;;
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -541,7 +545,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--times --norm --drop --space-dim --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="--times --norm --drop --space-dim --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen shortest-path")
             case "$previous" in
                 --limit) return ;;
@@ -551,6 +555,7 @@ _pe() {
                 --virtual-node) return ;;
                 --preset) COMPREPLY=($(compgen -W "graphormer dgl" -- "$current")); return ;;
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -563,10 +568,11 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--weighted --no-weighted --limit --clip --offset --unreachable --virtual-node --degrees --no-degrees --preset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="--weighted --no-weighted --limit --clip --offset --unreachable --virtual-node --degrees --no-degrees --preset --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen resistance-distance")
             case "$previous" in
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -579,12 +585,13 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--commute --no-commute --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="--commute --no-commute --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen eigenspaces")
             case "$previous" in
                 -k|--k) return ;;
                 --form) COMPREPLY=($(compgen -W "diagonal pairs" -- "$current")); return ;;
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -597,11 +604,12 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="-k --k --form --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="-k --k --form --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen svd")
             case "$previous" in
                 -k|--k) return ;;
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -614,11 +622,12 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="-k --k --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="-k --k --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen electrostatic")
             case "$previous" in
                 --columns) COMPREPLY=($(compgen -W "paper gps" -- "$current")); return ;;
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -631,12 +640,13 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--columns --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="--columns --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen degree")
             case "$previous" in
                 --clip) return ;;
                 --offset) return ;;
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -649,11 +659,12 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--clip --offset --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="--clip --offset --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen cycles")
             case "$previous" in
                 --longest) return ;;
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -666,10 +677,11 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--longest --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="--longest --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen dag")
             case "$previous" in
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -682,7 +694,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--reachable --no-reachable --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="--reachable --no-reachable --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen magnetic")
             case "$previous" in
                 -k|--k) return ;;
@@ -696,6 +708,7 @@ _pe() {
                 --parts) COMPREPLY=($(compgen -W "complex split" -- "$current")); return ;;
                 --solver) COMPREPLY=($(compgen -W "auto dense lanczos shift-invert cg" -- "$current")); return ;;
                 --shard) return ;;
+                --pad-to) return ;;
                 --workers) return ;;
                 --dask) return ;;
                 --weights) return ;;
@@ -708,7 +721,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="-k --k --q --q-mode --norm --convention --isolated --multiplet --pad --parts --solver --shard --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="-k --k --q --q-mode --norm --convention --isolated --multiplet --pad --parts --solver --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen axial")
             case "$previous" in
                 --shape) return ;;

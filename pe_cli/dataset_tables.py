@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import option_name, spelled
+from pe_cli.errors import PeError, option_name, parameter, spelled
 from pe_cli.files import TensorSpec
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.parallel import Run
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 
 MOST_GRAPHS, MOST_NODES, MOST_EDGES, MOST_PAIRS = 2048, 1 << 16, 1 << 19, 1 << 21  # of a block
 SHOWN_NODES = 256  # of the first graphs, in a picture
+MASK = "mask"
 EXAMPLE = (3, 1)  # sizes of graphs whose numbers of nodes, graphs and pairs all differ
 
 
 class DatasetTable(Table):
     """The encoding `function` of the graphs `first` to `last - 1` of a dataset.
 
-    Tensors have a row for each node, for each graph, or for each pair of nodes of a graph; which, two tiny graphs show.
+    Tensors have a row for each node, for each graph, or for each pair of nodes of a graph; which, two tiny graphs show. With
+    `pad` nodes a graph they are batches: (graphs, pad, …), of pairs (graphs, pad, pad, …), filled up with 0, and `mask`
+    (graphs, pad) is 1 where there is a node.
     """
 
     run: Run = map
@@ -42,7 +45,12 @@ class DatasetTable(Table):
         dtype: str | None,
         key: str | None = None,
         shard: tuple[int, int] = (0, 1),
+        pad: int | None = None,
     ) -> None:
+        if pad is not None and pad < dataset.largest:
+            raise PeError(
+                f"{parameter('pad_to')} {pad}: the largest graph of {dataset.label} has {dataset.largest} nodes"
+            )
         self._function, self._dataset = function, dataset
         self._graph = next(n for n, value in arguments.items() if value is dataset)
         self._arguments = {n: value for n, value in arguments.items() if value is not dataset}
@@ -71,12 +79,16 @@ class DatasetTable(Table):
             sum((n + 1) ** 2 for n in EXAMPLE): "pairs with a node in front",
         }
         self._names = renamed(example.to_dict(), key)
-        self._kinds = {n: rows[len(array)] for n, array in example.items() if n not in ("ptr", "pair_ptr")}
+        kinds = {n: rows[len(array)] for n, array in example.items() if n not in ("ptr", "pair_ptr")}
+        self._padding = (
+            {} if pad is None else {n: (kind, pad) for n, kind in kinds.items() if kind != "graphs"}
+        )
+        self._kinds = {n: "graphs" if n in self._padding else kind for n, kind in kinds.items()}
         pairs = next((kind for kind in self._kinds.values() if kind.startswith("pairs")), "pairs")
         self._ptrs = {
             self._names[n]: self._starts["nodes" if n == "ptr" else pairs]
             for n, _ in example.items()
-            if n not in self._kinds
+            if n == "ptr" or (n == "pair_ptr" and pad is None)
         }
         self.facts = {
             "graphs": len(sizes),
@@ -91,8 +103,13 @@ class DatasetTable(Table):
         self.specs = {}
         for n, array in example.items():
             name = self._names[n]
+            if name not in self._ptrs and n not in self._kinds:
+                continue
             count = len(self._ptrs[name]) if name in self._ptrs else int(self._starts[self._kinds[n]][-1])
-            self.specs[name] = TensorSpec(name, stored_dtype(array.dtype, dtype), (count, *array.shape[1:]))
+            shape = (count, *self._sides(n), *array.shape[1:])
+            self.specs[name] = TensorSpec(name, stored_dtype(array.dtype, dtype), shape)
+        if pad is not None:
+            self.specs[MASK] = TensorSpec(MASK, "uint8", (len(sizes), pad))
 
     def __getstate__(self) -> dict[str, Any]:
         """What a worker needs: neither the file nor the tables of where graphs begin."""
@@ -103,6 +120,11 @@ class DatasetTable(Table):
         for name in names:
             if name in self._ptrs:
                 yield Block(name, 0, self._ptrs[name].astype(np.int64))
+            elif name == MASK and name in self.specs:
+                sizes, width = np.diff(self._starts["nodes"]), self.specs[MASK].shape[1]
+                for first in range(0, len(sizes), MOST_GRAPHS):
+                    inside = np.arange(width) < sizes[first : first + MOST_GRAPHS, None]
+                    yield Block(name, first, inside.astype(np.uint8))
         wanted = [n for n in self._kinds if self._names[n] in names]
         if not wanted or not self.facts["graphs"]:
             return
@@ -111,7 +133,7 @@ class DatasetTable(Table):
                 yield Block(self._names[n], 0, np.concatenate(self._held[n]))
             return
         # Where tensors are written one after the other, small ones are kept for their turn.
-        keep = [n for n in self._kinds if self._kinds[n] == "graphs" and n not in wanted]
+        keep = [n for n in self._kinds if self._is_of_graphs(n) and n not in wanted]
         ranges = list(self._ranges())
         graphs = (self._dataset.block(first, last) for first, last in ranges)
         counts: Counter[str] = Counter()
@@ -139,7 +161,9 @@ class DatasetTable(Table):
         """The rows of a block of graphs as they are stored, what is counted, what is said, and how many are not finite."""
         tensors = self._call(graph)
         rows = {
-            n: np.ascontiguousarray(round_to(tensors[n], numpy_dtype(self.specs[self._names[n]].dtype)))
+            n: np.ascontiguousarray(
+                round_to(self._padded(n, tensors[n], graph), numpy_dtype(self.specs[self._names[n]].dtype))
+            )
             for n in self._kinds
         }
         facts = {n: value for n, value in tensors.facts.items() if type(value) is int}
@@ -147,7 +171,7 @@ class DatasetTable(Table):
         not_finite = {
             n: int(array.size - np.count_nonzero(np.isfinite(array)))
             for n, array in rows.items()
-            if self._kinds[n] != "graphs" and array.dtype.name in SMALL_RANGE
+            if not self._is_of_graphs(n) and array.dtype.name in SMALL_RANGE
         }
         return rows, facts, tensors.warnings_for(option_name), not_finite
 
@@ -156,17 +180,45 @@ class DatasetTable(Table):
         last = self._first + max(
             1, int(np.searchsorted(self._starts["nodes"], SHOWN_NODES, side="right")) - 1
         )
-        tensors = self._call(self._dataset.block(self._first, min(last, self._last)))
-        return {self._names[n]: array for n, array in tensors.items()}
+        graph = self._dataset.block(self._first, min(last, self._last))
+        tensors = self._call(graph)
+        return {
+            self._names[n]: self._padded(n, array, graph)
+            for n, array in tensors.items()
+            if self._names[n] in self.specs
+        }
+
+    def _is_of_graphs(self, n: str) -> bool:
+        """Whether the tensor has one small row for each graph."""
+        return self._kinds[n] == "graphs" and n not in self._padding
+
+    def _sides(self, n: str) -> tuple[int, ...]:
+        """The axes of nodes that a padded tensor has behind that of graphs."""
+        if n not in self._padding:
+            return ()
+        kind, pad = self._padding[n]
+        return (pad,) if kind == "nodes" else (pad + (kind != "pairs"),) * 2
+
+    def _padded(self, n: str, array: NDArray[Any], graph: Graph) -> NDArray[Any]:
+        """The rows of a block of graphs, filled up with 0 where that is asked for."""
+        sides = self._sides(n)
+        if not sides:
+            return array
+        batch = np.zeros((graph.num_graphs, *sides, *array.shape[1:]), dtype=array.dtype)
+        inside = np.arange(sides[0]) < (graph.sizes + sides[0] - self._padding[n][1])[:, None]
+        batch[inside if len(sides) == 1 else inside[:, :, None] & inside[:, None, :]] = array
+        return batch
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
         """Blocks of graphs, each of few enough nodes, edges and pairs."""
         edges = (
             self._dataset.edge_starts[self._first : self._last + 1] - self._dataset.edge_starts[self._first]
         )
+        largest = max((int(np.prod(self._sides(n))) for n in self._kinds), default=1)
+        at_once = int(np.clip(MOST_PAIRS // largest, 1, MOST_GRAPHS))
         begin, end = 0, len(edges) - 1
         while begin < end:
-            last = begin + MOST_GRAPHS
+            last = begin + at_once
             for starts, most in (
                 (self._starts["nodes"], MOST_NODES),
                 (edges, MOST_EDGES),

@@ -230,6 +230,39 @@ def test_one_process_several_and_a_cluster_give_the_same_bytes():
     )
 
 
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_batches_are_filled_up_and_masked(name, data, monkeypatch, capsys):
+    whole = make(name, data)
+    monkeypatch.setattr(dataset_tables, "MOST_GRAPHS", 7)
+    filled = make(name, data, "--pad-to", "81")
+    sizes = np.diff(whole["ptr"])
+    assert filled["mask"].sum(axis=1).tolist() == sizes.tolist()
+    for key, array in whole.items():
+        if key == "pair_ptr":
+            continue
+        if key in ("ptr", "eigenvalues"):
+            assert filled[key].tobytes() == array.tobytes()
+            continue
+        assert filled[key].dtype == array.dtype
+        inside = filled["mask"].astype(bool)
+        if "pair_ptr" in whole:
+            inside = inside[:, :, None] & inside[:, None, :]
+        assert filled[key].shape[: inside.ndim] == inside.shape
+        assert filled[key][inside].tobytes() == array.tobytes()
+        assert not filled[key][~inside].any()
+    assert run(["gen", "random-walk", data, "--steps", "2", "--pad-to", "79", "-o", "x.npz"]) == 2
+    assert "--pad-to 79: the largest graph of d.npz has 80 nodes" in capsys.readouterr().err
+
+
+def test_batches_with_a_node_in_front(data):
+    filled = make("shortest-path", data, "--virtual-node", "77", "--pad-to", "80")["distance"]
+    sizes = np.diff(dataset(1)[0])
+    assert filled.shape == (60, 81, 81)
+    assert [(np.count_nonzero(one[0] == 77), np.count_nonzero(one[:, 0] == 77)) for one in filled] == [
+        (n + 1, n + 1) for n in sizes.tolist()
+    ]
+
+
 def test_one_graph_is_not_divided(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "g.tsv").write_text("0\t1\n1\t2\n")

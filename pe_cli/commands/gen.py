@@ -177,7 +177,7 @@ def build(
         if n in arguments and (arguments[n] or 0) > most:
             raise PeError(f"{parameter(n)} {arguments[n]}: at most {most}, a single row would be too large")
     if isinstance(rows, options.GraphChoice):
-        return _of_graphs(encoding, arguments, rows.shard, dtype, name)
+        return _of_graphs(encoding, arguments, rows, dtype, name)
     asked = _asked(rows)
     if not asked and not encoding.needs_rows:
         return WholeTable(encoding.function(**arguments), dtype, name)
@@ -227,7 +227,11 @@ def build(
 
 
 def _of_graphs(
-    encoding: Encoding, arguments: dict[str, Any], shard: str | None, dtype: str | None, name: str | None
+    encoding: Encoding,
+    arguments: dict[str, Any],
+    rows: options.GraphChoice,
+    dtype: str | None,
+    name: str | None,
 ) -> Table:
     """The table of one graph, or of the graphs of a dataset."""
     from pe_cli.dataset_tables import DatasetTable, by_blocks
@@ -235,15 +239,15 @@ def _of_graphs(
 
     dataset = arguments[encoding.sources[Meaning.GRAPH]]
     if isinstance(dataset, GraphDataset) and by_blocks(encoding.function, arguments):
-        part = positions.parse_shard(shard) if shard else (0, 1)
-        return DatasetTable(encoding.function, arguments, dataset, dtype, name, part)
-    if shard:
+        part = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
+        return DatasetTable(encoding.function, arguments, dataset, dtype, name, part, rows.pad_to)
+    for option, value in _asked(rows).items():
         what = (
-            "this form of the table has no rows that could be divided"
+            "this form of the table has no rows that could be divided or filled up"
             if isinstance(dataset, GraphDataset)
-            else "this is one graph, and only those of a dataset are divided"
+            else "this is one graph, and only those of a dataset are divided or filled up"
         )
-        raise PeError(f"{parameter('shard')} {shard}: {what}")
+        raise PeError(f"{parameter(option)} {value}: {what}")
     return WholeTable(encoding.function(**arguments), dtype, name)
 
 

@@ -469,6 +469,11 @@ class GraphChoice:
     shard: str | None = option(
         "I/N", "Of a dataset, only the I-th (from 0) of N runs of graphs of nearly equal number."
     )
+    pad_to: int | None = option(
+        "N",
+        "Of a dataset, tables (graphs, N, …) filled up with 0, with a mask (graphs, N) of the nodes.",
+        minimum=1,
+    )
 
 
 @dataclass(frozen=True)
