@@ -55,8 +55,8 @@ class DatasetTable(Table):
         self._graph = next(n for n, value in arguments.items() if value is dataset)
         self._arguments = {n: value for n, value in arguments.items() if value is not dataset}
         index, count = shard
-        self._first, self._last = len(dataset) * index // count, len(dataset) * (index + 1) // count
-        sizes = dataset.sizes[self._first : self._last]
+        self.first, self._last = len(dataset) * index // count, len(dataset) * (index + 1) // count
+        sizes = dataset.sizes[self.first : self._last]
         self._starts = {
             "nodes": np.concatenate([[0], np.cumsum(sizes)]),
             "graphs": np.arange(len(sizes) + 1),
@@ -68,6 +68,7 @@ class DatasetTable(Table):
                 sum(EXAMPLE),
                 np.array([[0], [1]]),
                 directed=dataset.directed,
+                mirrored=dataset.mirrored,
                 ptr=np.cumsum((0, *EXAMPLE)),
                 largest=dataset.largest,
             )
@@ -93,7 +94,7 @@ class DatasetTable(Table):
         self.facts = {
             "graphs": len(sizes),
             "nodes": int(sizes.sum()),
-            "edges": int(dataset.edge_starts[self._last] - dataset.edge_starts[self._first]),
+            "edges": int(dataset.edge_starts[self._last] - dataset.edge_starts[self.first]),
             "largest_graph": dataset.largest,
         }
         self.warnings = tuple(spelled(note, option_name) for note in dataset.notes)
@@ -147,8 +148,8 @@ class DatasetTable(Table):
                     self._held.setdefault(n, []).append(array)
                 if n in wanted:
                     self._not_finite[self._names[n]] += not_finite.get(n, 0)
-                    yield Block(self._names[n], int(self._starts[self._kinds[n]][first - self._first]), array)
-            step("graphs", last - self._first, self.facts["graphs"])
+                    yield Block(self._names[n], int(self._starts[self._kinds[n]][first - self.first]), array)
+            step("graphs", last - self.first, self.facts["graphs"])
         if not self._told:
             self._told = True
             self.facts |= {name: count for name, count in counts.items() if name not in self.facts}
@@ -177,10 +178,8 @@ class DatasetTable(Table):
 
     def pick(self, choose: Choose) -> dict[str, NDArray[Any]]:
         """Those of the first graphs, whatever rows are asked for."""
-        last = self._first + max(
-            1, int(np.searchsorted(self._starts["nodes"], SHOWN_NODES, side="right")) - 1
-        )
-        graph = self._dataset.block(self._first, min(last, self._last))
+        last = self.first + max(1, int(np.searchsorted(self._starts["nodes"], SHOWN_NODES, side="right")) - 1)
+        graph = self._dataset.block(self.first, min(last, self._last))
         tensors = self._call(graph)
         return {
             self._names[n]: self._padded(n, array, graph)
@@ -211,9 +210,7 @@ class DatasetTable(Table):
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
         """Blocks of graphs, each of few enough nodes, edges and pairs."""
-        edges = (
-            self._dataset.edge_starts[self._first : self._last + 1] - self._dataset.edge_starts[self._first]
-        )
+        edges = self._dataset.edge_starts[self.first : self._last + 1] - self._dataset.edge_starts[self.first]
         largest = max((int(np.prod(self._sides(n))) for n in self._kinds), default=1)
         at_once = int(np.clip(MOST_PAIRS // largest, 1, MOST_GRAPHS))
         begin, end = 0, len(edges) - 1
@@ -226,7 +223,7 @@ class DatasetTable(Table):
             ):
                 last = min(last, int(np.searchsorted(starts, starts[begin] + most, side="right")) - 1)
             last = min(max(last, begin + 1), end)
-            yield self._first + begin, self._first + last
+            yield self.first + begin, self.first + last
             begin = last
 
     def _call(self, graph: Graph) -> Tensors:

@@ -93,7 +93,8 @@ class GraphDataset:
     """Many graphs in a file, of which blocks are read.
 
     `sizes` (graphs,) are their numbers of nodes; the edges of graph g are `edge_starts[g]` to `edge_starts[g + 1] - 1`,
-    between nodes numbered through all graphs or, where `local`, from 0 in each.
+    between nodes numbered through all graphs or, where `local`, from 0 in each. `mirrored` says that each edge goes both
+    ways, also for what looks at directions.
     """
 
     def __init__(
@@ -106,11 +107,13 @@ class GraphDataset:
         weights: ColumnSource | None = None,
         edge_starts: Integers | None = None,
         local: bool = False,
+        mirrored: bool = False,
         notes: tuple[str, ...] = (),
     ) -> None:
         self.label, self.sizes, self.notes = label, sizes, notes
         self.ptr: Integers = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self._edges, self._weights, self._local = edges, weights, local
+        self.mirrored = mirrored
         self.directed, self._parallel = options.directed, options.parallel
         if options.num_nodes not in (None, self.num_nodes):
             raise PeError(
@@ -159,6 +162,7 @@ class GraphDataset:
             self.directed,
             self._parallel,
             notes=self.notes,
+            mirrored=self.mirrored,
             ptr=ptr,
             first=first,
             largest=self.largest,

@@ -387,7 +387,9 @@ def read_graph6(file: Opened, options: EdgeOptions) -> GraphDataset:
     order = np.argsort(graph, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(graph, minlength=len(lines)))]).astype(np.int64)
     edges = np.stack(ends)[:, order]
-    return GraphDataset(file.label, sizes, ColumnsInMemory(edges), options, edge_starts=starts, local=True)
+    return GraphDataset(
+        file.label, sizes, ColumnsInMemory(edges), options, edge_starts=starts, local=True, mirrored=True
+    )
 
 
 def _pairs(size: int) -> int:

@@ -17,6 +17,7 @@ import pytest
 from pe_cli.catalogue import CATALOGUE
 from pe_cli.cli import run
 from pe_cli.errors import PeError
+from pe_cli.render.plots import graphs
 from pe_cli.render.plots.drawing import mean_cosines
 
 pytest.importorskip("matplotlib")
@@ -323,3 +324,35 @@ def test_matplotlib_leaves_nothing_at_home_and_on_stderr(home: str, tmp_path: Pa
     assert (tmp_path / "x.png").read_bytes().startswith(PNG)
     assert not place.exists() or not os.listdir(place)
     assert not os.listdir(temporary)
+
+
+def test_equivalent_nodes_do_not_hide_each_other() -> None:
+    places = np.array([[0.0, 0], [1, 1], [1, 1], [1, 1], [0.5, 0]])
+    moved = graphs._apart(places)
+    assert np.array_equal(moved[[0, 4]], places[[0, 4]])
+    apart = np.linalg.norm(moved[:, None] - moved[None], axis=-1) + np.eye(5)
+    assert apart.min() > 0.01
+    assert np.abs(moved - places).max() < 0.021
+
+
+@pytest.mark.parametrize(
+    ("argv", "wanted"),
+    [
+        (("magnetic", "arcs.tsv", "-k", "2"), [">alpha<", ">beta<"]),
+        (("shortest-path", "arcs.tsv", "--directed"), [">alpha<", ">gamma<"]),
+        (("laplacian", "some.g6", "-k", "2"), [">graph 0<", ">graph 1<"]),
+        (("magnetic", "some.g6", "-k", "2"), [">graph 0<", ">graph 1<"]),
+        (("resistance-distance", "some.g6", "--shard", "1/2"), [">resistance of graph 1<"]),
+        (("rrwp", "some.g6", "--steps", "3", "--form", "dense"), [">rrwp of graph 0<"]),
+    ],
+)
+def test_nodes_have_names_and_graphs_of_a_dataset_stand_side_by_side(
+    argv: tuple[str, ...], wanted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("arcs.tsv").write_text("alpha\tbeta\nbeta\tgamma\n")
+    Path("some.g6").write_bytes(b"DqK\nDhc\n")
+    assert run(["gen", *argv, "-o", "x.npz", "--plot", "x.svg", "-q"]) == 0
+    drawn = Path("x.svg").read_text()
+    for words in wanted:
+        assert words in drawn or f"<!-- {words[1:-1]} -->" in drawn

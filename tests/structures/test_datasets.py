@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from pe_cli import dag, magnetic
 from pe_cli.errors import PeError
 from pe_cli.structures import Graph, GraphDataset, datasets, read_graph
 
@@ -113,6 +114,16 @@ def test_graph6_and_sparse6(tmp_path, header):
         ]
         (tmp_path / name).write_bytes(b"".join(lines))
         same_graphs(read_graph(str(tmp_path / name)))
+
+
+def test_edges_of_graph6_have_no_direction(tmp_path):
+    path = tmp_path / "d.g6"
+    path.write_bytes(nx.to_graph6_bytes(nx.cycle_graph(5), header=False))
+    for directed in (False, True):
+        dataset = read_graph(str(path), directed=directed)
+        assert "every edge goes both ways" in magnetic(dataset, 2).warnings[0]
+        with pytest.raises(PeError, match="cycle"):
+            dag(dataset)
 
 
 def test_graph6_of_random_graphs_and_sparse6_with_loops(tmp_path):

@@ -258,7 +258,7 @@ def svd(graph: GraphLike, k: int) -> Tensors:
     where they end. Their product gives the best approximation of A of rank k. Edges are taken as they are written. Each
     pair of columns is free up to one sign: the largest entry of the first is positive. Where singular values are equal,
     the first columns are the projections of the nodes nearest to their space, one after the other. Added to the node features after
-    a layer; it belongs to one graph. ElectrostaticColumns that a graph of fewer than k nodes does not have are 0.
+    a layer; it belongs to one graph. Columns that a graph of fewer than k nodes does not have are 0.
 
     Source: Hussain et al., "Global Self-Attention as a Replacement for Graph Convolution", 2022 (arXiv:2108.03348),
     section 3.4.

@@ -4,6 +4,7 @@ its codes, the arcs of a dependency parse).
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,20 +30,36 @@ if TYPE_CHECKING:
 MOST_EDGES = 20000
 MOST_NODES = 20000
 MOST_LABELS = 40
+MOST_ARROWS = 400
+MOST_GRAPHS = 4
 LONGEST_LABEL = 12
 
 
 def laplacian(view: View) -> list[Drawing]:
-    """The graph drawn in its first two eigenvectors, coloured by two; all their values; the eigenvalues."""
+    """The graph drawn in its first two eigenvectors, coloured by two; all their values; the eigenvalues.
+
+    Of a dataset its first graphs, each drawn in its own eigenvectors.
+    """
     vectors, values = view.sampled.get("eigenvectors"), view.sampled.get("eigenvalues")
     if vectors is None or vectors.ndim != 2 or not vectors.shape[1]:
         return []
     vectors = vectors.astype(np.float64)
-    second = vectors[:, 1] if vectors.shape[1] > 1 else np.arange(len(vectors)) / max(len(vectors) - 1, 1)
-    place = np.stack([vectors[:, 0], second], axis=1)
+    if "ptr" in view.sampled:
+        return [
+            *_first_graphs(view, vectors),
+            heat_map(vectors, "eigenvectors", labels=("node", "eigenvector")),
+        ]
     drawings = [
-        over_graph(place, vectors[:, column], _edges(view), f"eigenvector {column} over the graph")
+        over_graph(
+            _in_the_plane(vectors),
+            vectors[:, column],
+            _edges(view),
+            title,
+            arrows=_has_arrows(view.parameters.get("graph")),
+            names=_names(view),
+        )
         for column in sorted({0, min(2, vectors.shape[1] - 1)})
+        for title in (f"eigenvector {column} over the graph",)
     ]
     order = np.argsort(vectors[:, 0], kind="stable")
     drawings.append(
@@ -52,23 +69,78 @@ def laplacian(view: View) -> list[Drawing]:
 
 
 def magnetic(view: View) -> list[Drawing]:
-    """The first eigenvector in the complex plane with the edges, modulus and phase of all, the eigenvalues."""
+    """The first eigenvector in the complex plane with the edges, modulus and phase of all, the eigenvalues.
+
+    Of a dataset its first graphs, each in its own complex plane.
+    """
     vectors = view.sampled["eigenvectors"]
+    if not np.iscomplexobj(vectors) or vectors.ndim != 2:
+        return [tensor(view, name) for name in view.sampled]
     place = np.stack([vectors[:, 0].real, vectors[:, 0].imag], axis=1).astype(np.float64)
     phases = np.angle(vectors)
+    labels = ("real part", "imaginary part")
+    over = (
+        _first_graphs(view, place, phases[:, 0], labels)
+        if "ptr" in view.sampled
+        else [
+            over_graph(
+                place,
+                phases[:, 0],
+                _edges(view),
+                "eigenvector 0 in the complex plane",
+                labels=labels,
+                phase=True,
+                arrows=_has_arrows(view.parameters.get("graph"), always=True),
+                names=_names(view),
+            )
+        ]
+    )
     return [
-        over_graph(
-            place,
-            phases[:, 0],
-            _edges(view),
-            "eigenvector 0 in the complex plane",
-            labels=("real part", "imaginary part"),
-            phase=True,
-        ),
+        *over,
         heat_map(np.abs(vectors), "modulus", labels=("node", "eigenvector")),
         heat_map(phases, "phase", labels=("node", "eigenvector"), limits=(-np.pi, np.pi), colours=CYCLIC),
         *_spectrum(view.sampled.get("eigenvalues")),
     ]
+
+
+def _in_the_plane(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n, 2) the first two columns; where there is one, it and the nodes one above the other."""
+    if vectors.shape[1] > 1:
+        return vectors[:, :2]
+    return np.stack([vectors[:, 0], np.arange(len(vectors)) / max(len(vectors) - 1, 1)], axis=1)
+
+
+def _first_graphs(
+    view: View,
+    vectors: NDArray[np.float64],
+    phases: NDArray[np.float64] | None = None,
+    labels: tuple[str, str] = ("eigenvector 0", "eigenvector 1"),
+) -> list[Drawing]:
+    """The first graphs of a dataset side by side, as many as are sampled whole and fit."""
+    dataset, ptr = view.parameters.get("graph"), view.sampled["ptr"].tolist()
+    start = int(getattr(view.table, "first", 0))
+    drawings = []
+    for number, (begin, end) in enumerate(pairwise(ptr)):
+        if number == MOST_GRAPHS or end > len(vectors):
+            break
+        if end == begin:
+            continue
+        own = slice(begin, end)
+        graph = None if dataset is None else dataset.block(start + number, start + number + 1)
+        values = vectors[own, 0] if phases is None else phases[own]
+        drawings.append(
+            over_graph(
+                _in_the_plane(vectors[own]),
+                values,
+                None if graph is None else graph.edges,
+                f"graph {start + number}",
+                labels=labels,
+                phase=phases is not None,
+                arrows=_has_arrows(graph, always=phases is not None),
+                names=[str(node) for node in range(end - begin)],
+            )
+        )
+    return drawings
 
 
 def walks(view: View) -> list[Drawing]:
@@ -80,6 +152,8 @@ def walks(view: View) -> list[Drawing]:
 def relative_walks(view: View) -> list[Drawing]:
     """Probabilities between nodes: of return by steps, or, of all pairs, the first steps and the last."""
     array = view.sampled["rrwp"].astype(np.float64)
+    if "pair_ptr" in view.sampled:
+        return _planes(view, "rrwp", array[:, min(1, array.shape[1] - 1)])
     if array.ndim == 2:
         steps = np.arange(array.shape[1])
         return _by_column(view, "rrwp", steps, "return probability by steps", ("steps", "probability"))
@@ -123,17 +197,21 @@ def resistances(view: View) -> list[Drawing]:
     """The matrix of resistances, and how many pairs have which."""
     array = view.sampled["resistance"].astype(np.float64)
     finite = np.where(np.isfinite(array), array, np.nan)
+    if "pair_ptr" in view.sampled:
+        return _planes(view, "resistance", finite)
 
     def counts(axes: Axes) -> None:
         axes.hist(finite[np.isfinite(finite)], bins=40, color=BLUE)
         axes.set(title="pairs by resistance", xlabel="resistance", ylabel="pairs of nodes")
 
-    return [heat_map(finite, "resistance", labels=("node", "node"), square=True), counts]
+    return [_on_axes(view, heat_map(finite, "resistance", labels=("node", "node"), square=True)), counts]
 
 
 def distances(view: View) -> list[Drawing]:
     """The matrix of distances, and how many pairs are how far apart."""
     array = view.sampled["distance"]
+    if "pair_ptr" in view.sampled:
+        return _planes(view, "distance", array)
 
     def counts(axes: Axes) -> None:
         rows = array[spread(len(array))].astype(np.float64)
@@ -142,7 +220,22 @@ def distances(view: View) -> list[Drawing]:
         some = f" of {len(rows)} nodes" if len(rows) < len(array) else ""
         axes.set(title=f"pairs{some} by distance", xlabel="distance", ylabel="pairs of nodes")
 
-    return [heat_map(array, "distance", labels=("node", "node"), square=array.ndim == 2), counts]
+    heat = heat_map(array, "distance", labels=("node", "node"), square=array.ndim == 2)
+    whole = array.ndim == 2 and len(array) == len(_names(view))
+    return [_on_axes(view, heat) if whole else heat, counts]
+
+
+def _planes(view: View, name: str, values: NDArray[Any]) -> list[Drawing]:
+    """The pairs of the first graphs of a dataset, a matrix for each."""
+    start = int(getattr(view.table, "first", 0))
+    drawings: list[Drawing] = []
+    for number, (begin, end) in enumerate(pairwise(view.sampled["pair_ptr"].tolist())):
+        if number < MOST_GRAPHS and begin < end <= len(values):
+            side = round((end - begin) ** 0.5)
+            plane = values[begin:end].reshape(side, side)
+            title = f"{name} of graph {start + number}"
+            drawings.append(heat_map(plane, title, labels=("node", "node"), square=True))
+    return drawings
 
 
 def over_graph(
@@ -153,32 +246,62 @@ def over_graph(
     *,
     labels: tuple[str, str] = ("eigenvector 0", "eigenvector 1"),
     phase: bool = False,
+    arrows: bool = False,
+    names: list[str] | None = None,
 ) -> Drawing:
-    """Nodes at `place` (n, 2), coloured by `values` (n,), joined by `edges` (2, m)."""
+    """Nodes at `place` (n, 2), coloured by `values` (n,), joined by `edges` (2, m), with `names` where they are few.
+
+    Nodes at one place, as equivalent nodes of a graph are, lie on a small circle around it.
+    """
 
     def draw(axes: Axes) -> None:
         from matplotlib.collections import LineCollection
 
-        if edges is not None and edges.shape[1] <= MOST_EDGES:
-            axes.add_collection(LineCollection(list(place[edges.T]), colors=GREY, linewidths=0.6, zorder=1))
+        at = _apart(place)
+        drawn = None if edges is None or edges.shape[1] > MOST_EDGES else edges[:, edges[0] != edges[1]]
+        if drawn is not None and arrows and drawn.shape[1] <= MOST_ARROWS:
+            for source, target in drawn.T:
+                line = {"arrowstyle": "-|>", "color": GREY, "linewidth": 0.8, "shrinkA": 3, "shrinkB": 4}
+                axes.annotate("", at[target], at[source], arrowprops=line, zorder=1)
+        elif drawn is not None:
+            axes.add_collection(LineCollection(list(at[drawn.T]), colors=GREY, linewidths=0.6, zorder=1))
         reach = np.pi if phase else float(np.abs(values).max()) or 1.0
-        shown = spread(len(place), MOST_NODES)
+        shown = spread(len(at), MOST_NODES)
         dots = axes.scatter(
-            place[shown, 0],
-            place[shown, 1],
+            at[shown, 0],
+            at[shown, 1],
             c=values[shown],
             cmap=CYCLIC if phase else DIVERGING,
             vmin=-reach,
             vmax=reach,
-            s=float(np.clip(4000 / len(place), 4, 60)),
+            s=float(np.clip(4000 / len(at), 4, 60)),
             edgecolors="black",
             linewidths=0.4,
             zorder=2,
         )
+        if names is not None and len(names) == len(at) <= MOST_LABELS:
+            for name, spot in zip(_shortened(names), at, strict=True):
+                axes.annotate(
+                    name, spot, (3, 3), textcoords="offset points", fontsize=6, zorder=3, parse_math=False
+                )
         axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
         axes.figure.colorbar(dots, ax=axes, label="phase" if phase else "value")
 
     return draw
+
+
+def _apart(place: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The places (n, 2), those that are the same moved to a circle of a fiftieth of the picture around it."""
+    reach = float(np.ptp(place, axis=0).max(initial=0)) or 1.0
+    _, group, count = np.unique(np.round(place / reach, 4), axis=0, return_inverse=True, return_counts=True)
+    group = group.reshape(-1)
+    order = np.argsort(group, kind="stable")
+    turn = np.empty(len(place))
+    turn[order] = np.arange(len(place)) - (np.cumsum(count) - count)[group[order]]
+    size = count[group]
+    angle = 2 * np.pi * turn / size
+    moved = np.where(size > 1, reach / 50, 0.0)
+    return np.asarray(place + moved[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1))
 
 
 def _spectrum(values: NDArray[Any] | None) -> list[Drawing]:
@@ -190,6 +313,33 @@ def _spectrum(values: NDArray[Any] | None) -> list[Drawing]:
 def _edges(view: View) -> NDArray[np.int64] | None:
     edges = getattr(view.parameters.get("graph"), "edges", None)
     return None if edges is None else np.asarray(edges)
+
+
+def _names(view: View) -> list[str]:
+    """What the file calls the nodes of a graph."""
+    graph = view.parameters.get("graph")
+    given = getattr(graph, "node_ids", None)
+    return [str(name) for name in (range(getattr(graph, "num_nodes", 0)) if given is None else given)]
+
+
+def _has_arrows(graph: Any, *, always: bool = False) -> bool:
+    """Whether the edges have a direction for the encoding; `always` for one that looks at it in undirected graphs too."""
+    return bool((always or getattr(graph, "directed", False)) and not getattr(graph, "mirrored", True))
+
+
+def _on_axes(view: View, heat: Drawing) -> Drawing:
+    """A heat map of pairs of nodes with the names of the nodes at its axes, where they are few."""
+    names = _names(view)
+
+    def draw(axes: Axes) -> None:
+        heat(axes)
+        if 0 < len(names) <= MOST_LABELS:
+            shown = _shortened(names)
+            middles = np.arange(len(names)) + 0.5
+            axes.set_xticks(middles, shown, rotation=90, fontsize=6)
+            axes.set_yticks(middles, shown, fontsize=6)
+
+    return draw
 
 
 def tree(view: View) -> list[Drawing]:
@@ -310,5 +460,10 @@ def _name(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], labels: li
 
 
 def _labels(forest: Any, size: int) -> list[str]:
-    given = list(forest.labels[:size]) if len(forest.labels) >= size else [str(node) for node in range(size)]
+    return _shortened(
+        list(forest.labels[:size]) if len(forest.labels) >= size else [str(node) for node in range(size)]
+    )
+
+
+def _shortened(given: list[str]) -> list[str]:
     return [label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…" for label in given]
