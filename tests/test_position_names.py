@@ -23,6 +23,7 @@ EXAMPLES: dict[str, tuple[tuple[int, ...], str | None, str | None]] = {
     "decoder.relative_pos_embeddings.weight": ((32, 64), None, None),
     "model.layers.3.self_attn.rotary_emb.inv_freq": ((32,), "rope", None),
     "rope_embed.periods": ((16,), "rope", None),
+    "encoder/relpos_bias/rel_embedding": ((4, 32), "t5", None),
     "rope_freqs.weight": ((64,), "rope", None),
     "rope_factors_long.weight": ((48,), "rope", None),
     "freqs_cis": ((1024, 64), "rope", None),
@@ -168,7 +169,6 @@ def test_gen_model_and_extend_count_the_same_rows_in_front(kind: str) -> None:
             "t5",
             None,
         ),
-        ("encoder/relpos_bias/rel_embedding", (4, 32), "t5", None),
         ("deberta/encoder/rel_embeddings/embeddings:0", (512, 8), "deberta", None),
     ],
 )

@@ -350,7 +350,7 @@ class _Planner:
                 axis=candidate.axis,
             )
         except PeError as error:
-            if self.config is None or self.request.from_grid or told is None:
+            if self.config is None or self.request.from_grid or told is None or set(told) <= set(spec.shape):
                 raise
             raise PeError(
                 f"{self.config.label} says a grid of {times(told)} (image_size by patch_size), which does not fit "
