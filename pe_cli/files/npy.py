@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.files.base import (
+    MOST_TENSORS,
     NO_LINKS,
     READABLE,
     ByteInput,
@@ -41,6 +42,7 @@ _MAX_HEADER = 10_000  # numpy's own bound: literal_eval of more may take the int
 _MAX_RATIO = 200
 _RATIO_FROM = 1 << 30
 _RAW_BYTE = ("float8_e4m3fn", "float8_e5m2")
+_LONGEST_TAIL = (1 << 16) + 128  # of a zip: a comment and what tells where its list of members lies
 _STORED, _DEFLATED = 0, 8  # the ways in which numpy packs the members of an .npz
 # How numpy writes float8_e5m2 of ml_dtypes, which it cannot read again.
 _E5M2 = re.compile(rb"(?<='descr': )'[<|=]?f1'")
@@ -324,10 +326,37 @@ def open_archive(stream: ByteInput) -> zipfile.ZipFile:
     """The zip in `stream`; whether it is npz or torch's, its members tell."""
     import zipfile  # with all it brings, for this format alone
 
+    _refuse_many(stream)
     try:
         return zipfile.ZipFile(cast(IO[bytes], _View(stream)))
     except Exception as error:
         raise _broken(stream.label, error) from error
+
+
+def _refuse_many(stream: ByteInput) -> None:
+    """Refuse a zip of more members than a file of tensors has: zipfile would first make an object of each.
+
+    They are counted by the marks in the list at the end, whose place and size the last bytes of the file tell.
+    """
+    end = stream.size or 0
+    tail_start = max(0, end - _LONGEST_TAIL)
+    stream.seek(tail_start)
+    tail = stream.read(end - tail_start)
+    at = tail.rfind(b"PK\x05\x06")
+    begin, count = tail_start + max(at, 0), 0
+    length = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
+    if length == 0xFFFFFFFF:  # then it is told before, in 64 bits
+        at = tail.rfind(b"PK\x06\x06")
+        begin = tail_start + max(at, 0)
+        length = int.from_bytes(tail[at + 40 : at + 48], "little") if at >= 0 else 0
+    stream.seek(max(0, begin - length))
+    while stream.position < begin and count <= MOST_TENSORS:
+        part = stream.read(min(1 << 20, begin - stream.position))
+        if stream.position < begin:  # a mark may lie across two parts
+            stream.seek(stream.position - 3)
+        count += part.count(b"PK\x01\x02")
+    if count > MOST_TENSORS:
+        raise PeError(f"{stream.label} has more than {MOST_TENSORS:,} members, which no loader is made for")
 
 
 def _broken(label: str, error: Exception) -> Exception:

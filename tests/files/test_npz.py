@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import struct
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -111,3 +113,26 @@ def test_numpy_reads_what_is_written_beyond_four_gigabytes_of_zip64(
     with np.load(tmp_path / "x.npz") as file:
         assert file["a"].tolist() == [1, 1, 1]
     assert load_array(str(tmp_path / "x.npz")).tolist() == [1, 1, 1]
+
+
+def test_millions_of_members_are_refused_before_they_are_listed(tmp_path: Path) -> None:
+    """A list of members takes some fifty bytes for each in the file, and ten times as much once zipfile has read it."""
+    count, name = 300_000, b"a.npy"
+    entry = (
+        struct.pack("<4s6H3L5H2L", b"PK\x01\x02", 20, 20, 0, 0, 0, 33, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0) + name
+    )
+    listed = entry * count
+    longer = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, len(listed), 4)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, 4 + len(listed), 1)
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    (tmp_path / "many.npz").write_bytes(b"PK\x03\x04" + listed + longer + locator + end)
+    tracemalloc.start()
+    try:
+        with (
+            pytest.raises(PeError, match="more than 262,144 members"),
+            open_source(str(tmp_path / "many.npz")),
+        ):
+            pass
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
