@@ -14,8 +14,16 @@ numpy and the encodings are imported when they are first asked for; a type check
 
 from __future__ import annotations
 
-from pe_cli import first as first  # before all else, since it decides what a signal does from here on
+# ruff: noqa: E402
+import _signal  # type: ignore[import-not-found]
 
+# What comes while `first` is found and read waits until it has decided what a signal does.
+_held = _signal.pthread_sigmask(_signal.SIG_BLOCK, (1, 2, 3, 15))
+# isort: split
+from pe_cli import first as first
+
+_signal.pthread_sigmask(_signal.SIG_SETMASK, _held)
+del _signal, _held
 # isort: split
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -65,7 +65,10 @@ def test_sixty_strikes_over_the_whole_run(number: signal.Signals, tmp_path: Path
         struck(number, longest * trial / 60, FORMATS[trial % 4], tmp_path, old=trial % 3 == 0)
         for trial in range(60)
     ]
-    assert {0, -number if number == signal.SIGKILL else 128 + number} >= {code for code in codes if code >= 0}
+    known = {0, 128 + number}
+    if number == signal.SIGINT:
+        known.add(1)  # how Python's own start ends; `struck` sees that none of our code ran
+    assert known >= {code for code in codes if code >= 0}
     assert any(codes)
 
 
