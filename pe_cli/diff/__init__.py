@@ -93,7 +93,7 @@ class Report:
         for cause in self.names + [cause for pair in self.pairs for cause in pair.explanation.causes]:
             told = cause.to_dict()
             left = told.pop("residual_after")
-            known = found.setdefault(repr(told), cause)
+            known = found.setdefault(_key_of(told), cause)
             if left is not None and known is not cause:
                 known.residual_after = max(known.residual_after or 0.0, cause.residual_after or 0.0)
         return list(found.values())
@@ -119,6 +119,13 @@ class Report:
         if self.only_a or self.only_b:
             found |= {"only_a": self.only_a, "only_b": self.only_b}
         return found
+
+
+def _key_of(told: dict[str, Any]) -> str:
+    """The same for causes that say the same, but for the last digits of numbers that were measured."""
+    if told["cause"] == "amplitude":
+        return f"amplitude {told['ratio']:.6g}"
+    return repr(told)
 
 
 def _spec(spec: TensorSpec | None) -> dict[str, Any] | None:
@@ -374,8 +381,10 @@ class _Comparing:
         if not (found.explained or equal):
             return None
         layouts = [cause for cause in found.causes if cause.cause == "layout"]
-        if layouts:
-            (layouts[0].b if a_alone else layouts[0].a)["layout"] = way
+        if layouts:  # one change of layout leads from the one table to the two
+            layouts[-1].a = layouts[0].a
+            (layouts[-1].b if a_alone else layouts[-1].a)["layout"] = way
+            found.causes = [cause for cause in found.causes if cause not in layouts[:-1]]
         else:
             words = {"layout": "complex" if table.complex else "cos-sin"}, {"layout": way}
             left = found.causes[0].residual_after if found.causes else 0.0

@@ -25,12 +25,13 @@ RULES = ("bfloat16", "float16", "int8", "int16")
 SOLVER = 1e-4  # of the largest entry: what two solvers of an eigenproblem may differ by
 
 
-def rows_elsewhere(a: Operand, b: Operand) -> Iterator[list[Step]]:
-    """Ways in which the rows of one are rows of the other."""
+def rows_elsewhere(a: Operand, b: Operand, inserted: bool = True) -> Iterator[list[Step]]:
+    """Ways in which the rows of one are rows of the other; `inserted` where rows of zeros may have been put between."""
     if a.columns != b.columns or min(a.rows, b.rows) < 1:
         return
     x, y = _head(a), _head(b)
-    yield from zero_rows(a, b)
+    if inserted:
+        yield from zero_rows(a, b)
     if a.rows != b.rows:
         yield [length(a, b)]
     tolerance = 8 * max(a.precision.unit, b.precision.unit) + 2e-7

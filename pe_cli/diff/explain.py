@@ -35,6 +35,7 @@ from pe_cli.diff.verify import (
     LOW,
     SAMPLE,
     Deadline,
+    Extra,
     Reason,
     Step,
     distance,
@@ -200,7 +201,8 @@ class Search:
         x, y = undone(before, self.a.table, self.b.table)
         if y.size < FEWEST:
             return
-        for steps in rows_elsewhere(x, y):
+        sines = self.a.sines or self.b.sines  # whose row at position 0 is zeros by itself
+        for steps in rows_elsewhere(x, y, inserted=not sines):
             self.consider(before + steps)
             if self.deadline.over():
                 return
@@ -214,7 +216,7 @@ class Search:
         if y.size < FEWEST:
             return
         self.try_turning(before, x, y)
-        if self.best is None or self.best.cost > 2:
+        if (self.best is None or self.best.cost > 2) and not (self.a.sines or self.b.sines):
             for steps in zero_rows(x, y):
                 self.try_turning(before + steps, *undone(steps, x, y))
 
@@ -232,7 +234,7 @@ class Search:
                 self.parting = _parting(one, other)
             self.consider(before + turning_steps(one, other))
         self.readings = all(_makes(one, table) for one, table in ((first, x), (second, y)))
-        told = self.best is not None and not all(step.exception for step in self.best.steps)
+        told = self.best is not None and not any(step.exception for step in self.best.steps)
         if first is not None and second is not None and not before and not told:
             self.sections(first, second, x, y)
 
@@ -334,14 +336,7 @@ class Search:
             )
         size = abs(ratio)
         if abs(size - 1) > 4 * unit + 1e-7:
-            short = roundest(size, max(unit, 1e-7) * size)
-            made.append(
-                Step(
-                    Reason("amplitude", {}, {}, {"ratio": short}),
-                    lambda p, q: (Multiplied(p, short), q),
-                    extra,
-                )
-            )
+            made.append(_amplitude(x, y, ratio, unit, extra))
         if not made:
             return []
         after = distance(*undone(made, x, y), extra, SAMPLE)
@@ -405,6 +400,18 @@ def _cost(steps: Sequence[Step], share: float, rows: int) -> float:
     return cost
 
 
+def _amplitude(x: Operand, y: Operand, ratio: float, unit: float, extra: Extra) -> Step:
+    """The factor of the fewest digits that leaves no more than the one that was measured."""
+    size, sign = abs(ratio), -1.0 if ratio < 0 else 1.0
+    best, least = size, np.inf
+    for digits in (0.0, max(unit, 1e-7) / 16, max(unit, 1e-7)):
+        short = roundest(size, digits * size)
+        outside = distance(Multiplied(x, sign * short), y, extra, SAMPLE).share
+        if outside <= least + 1e-3:
+            best, least = short, min(least, outside)
+    return Step(Reason("amplitude", {}, {}, {"ratio": best}), lambda p, q: (Multiplied(p, best), q), extra)
+
+
 def _ratio(x: Operand, y: Operand) -> float | None:
     """The median of b / a over the larger numbers."""
     parts = []
@@ -414,7 +421,7 @@ def _ratio(x: Operand, y: Operand) -> float | None:
     p, q = np.concatenate(parts, axis=1)
     if p.size < FEWEST or not np.any(p) or not np.any(q):
         return None
-    large = np.abs(p) > 0.3 * np.quantile(np.abs(p), 0.9)
+    large = np.abs(p) > 0.5 * np.median(np.abs(p))
     if not large.any():
         return None
     p, q = p[large], q[large]

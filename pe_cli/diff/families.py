@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.diff.operands import KEPT, Array, Operand, Replacement, StoredTable, Viewed
-from pe_cli.diff.parameters import replacing
+from pe_cli.diff.parameters import frequency_changes, replacing
+from pe_cli.diff.readings import law_of
+from pe_cli.diff.turning import ColumnPlan, Places, Turning, frequencies_of
 from pe_cli.diff.verify import Pair, Reason, Room, Step
 from pe_cli.errors import PeError
 from pe_cli.inspect import identify
@@ -29,11 +31,15 @@ def family_steps(
     a: StoredTable, b: StoredTable, arrays: tuple[NDArray[Any], NDArray[Any]]
 ) -> list[Step] | None:
     """Both tables are one encoding of pairs or of a grid: the parameters in which they differ."""
-    if a.shape != b.shape or a.size > LARGEST:
+    if len(a.shape) != len(b.shape) or a.size > LARGEST:
         return None
     known = identify(arrays[0]), identify(arrays[1])
     if known[0].encoding is None or known[0].encoding != known[1].encoding:
         return None
+    if a.shape != b.shape and known[0].encoding != "swin":  # whose window sets the size
+        return None
+    if known[0].facts.get("layout") in VECTORS and known[0].facts["layout"] == known[1].facts.get("layout"):
+        return _vector_steps(known, a, b)
     sides = [_parameters(one) for one in known]
     if known[0].encoding in PAIRS:
         made = [_fitting(one, table) for one, table in zip(known, (a, b), strict=True)]
@@ -50,6 +56,44 @@ def family_steps(
     if known[0].facts.get("grid") and known[1].facts.get("grid"):
         return _grid_steps(known[0], known[1], a, b)
     return None
+
+
+VECTORS: dict[str, Callable[[Array, Array], Array]] = {
+    "inv-freq": lambda plain, w: w,
+    "mlx-freqs": lambda plain, w: 1 / w,
+    "ggml-factors": lambda plain, w: plain / w,
+}
+FLOAT32_POWERS = 1.5e-6  # relative error of frequencies that float32 code computes
+
+
+def _vector_steps(known: tuple[Identified, Identified], a: StoredTable, b: StoredTable) -> list[Step] | None:
+    """Two vectors of frequencies, their inverses or divisors."""
+    count, kept = a.rows, VECTORS[known[0].facts["layout"]]
+    nothing = ColumnPlan("", np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0))
+
+    def held(law: Mapping[str, Any], frequencies: Sequence[Any]) -> Replacement:
+        plain = frequencies_of({"base": law["base"], "scaling": "none"}, count)
+        numbers = [np.array([float(w) for w in one]) for one in (plain, frequencies)]
+        return Replacement(a, kept(*numbers))
+
+    try:
+        laws = [law_of(one.facts) for one in known]
+        first, last = (
+            Turning(nothing, frequencies_of(law, count), 1.0, Places(), count, table.precision, law=law)
+            for law, table in zip(laws, (a, b), strict=True)
+        )
+        old = held(first.law, first.frequencies)
+        steps = []
+        for name, side_a, side_b, facts, parts in frequency_changes(first, last):
+            new = held(parts["law"], parts["frequencies"])
+            room = FLOAT32_POWERS * np.abs(new.values)
+            cause = Reason(name, side_a, side_b, facts)
+            undo = replacing(old, new)
+            steps.append(Step(cause, undo, lambda start, stop, room=room: room[start:stop]))
+            old = new
+    except (PeError, KeyError, ValueError, TypeError):
+        return None
+    return steps or None
 
 
 def _parameters(known: Identified) -> dict[str, Any]:

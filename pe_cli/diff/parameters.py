@@ -36,6 +36,8 @@ class Replaced(Viewed):
         super().__init__(of)
         self.old, self.new, self.room = old, new, room
         self.columns = new.columns
+        if old.rows != new.rows:
+            self.rows = new.rows
         self.precision = new.precision
 
     def take(self, start: int, stop: int) -> Array:
@@ -83,7 +85,7 @@ def turning_steps(a: Turning, b: Turning) -> list[Step]:
             plan=b.plan,
             frequencies=other,
         )
-    turned = _unit_change(state, b)
+    turned = frequency_changes(state, b)
     for cause, side_a, side_b, facts, parts in turned:
         change(cause, side_a, side_b, facts, **parts)
     own = own_magnitude(a.law, len(a.frequencies)), own_magnitude(b.law, len(b.frequencies))
@@ -316,7 +318,7 @@ def _known(law: Mapping[str, Any]) -> bool:
     return "base" in law and law.get("scaling") != "unknown" and not law.get("factors")
 
 
-def _unit_change(a: Turning, b: Turning) -> list[Change]:
+def frequency_changes(a: Turning, b: Turning) -> list[Change]:
     """base, frequency-shift, scaling and factor, whichever differ; each with the frequencies after it."""
     pairs = len(b.frequencies)
     w = np.array([float(x) for x in a.frequencies]) * abs(a.places.stride)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pe_cli.diff.arrangement import RULES
 from pe_cli.diff.operands import KEPT, Array, Operand, Rows
-from pe_cli.diff.parameters import replacing, turning_steps
+from pe_cli.diff.parameters import column_steps, frequency_changes, replacing
 from pe_cli.diff.readings import geometric_law
 from pe_cli.diff.turning import (
     Complex,
@@ -24,8 +24,10 @@ from pe_cli.diff.turning import (
 )
 from pe_cli.diff.verify import Flags, Reason, Step
 from pe_cli.errors import PeError
+from pe_cli.inspect.laws import roundest
 
 SAMPLES, SAMPLE_ROWS = 24, 16
+MOST_TRIED = 8
 MOST_WRONG = 0.5  # of the rows, that need not follow the rule
 
 
@@ -107,6 +109,12 @@ def _sharper(turning: Turning, table: Operand) -> Turning:
 
 
 def _placed(turning: Turning, table: Operand) -> Turning:
+    starts = np.unique(np.linspace(0, max(0, table.rows - SAMPLE_ROWS), 2 * SAMPLES).astype(int))
+    wrong = [start for start in starts if _fitting_share(turning, table, start) < 1]
+    for rule in RULES if len(wrong) > 1 or wrong[-1:] == [starts[-1]] else ():
+        tried = replace(turning, places=Places(turning.places.start, turning.places.stride, rule))
+        if np.mean([_fitting_share(tried, table, start) for start in wrong]) > 0.98:
+            return tried
     if table.size > KEPT:
         return _placed_by_sample(turning, table)
     if set(turning.plan.part.tolist()) == {0} or set(turning.plan.part.tolist()) == {1}:
@@ -155,6 +163,11 @@ def _by_rule(p: Array, good: Flags, first: float, stride: float) -> Iterator[Pla
         yield Places(first, stride, "restart", restarts=tuple(int(row) for row in begun))
 
 
+def _fitting_share(turning: Turning, table: Operand, start: int) -> float:
+    block = table.take(start, min(table.rows, start + SAMPLE_ROWS))
+    return float(fitting_rows(turning, block, start).mean())
+
+
 def _placed_by_sample(turning: Turning, table: Operand) -> Turning:
     """Rules of rounding and wrapping, and the row where positions stop, tried on rows over the whole length."""
     starts = np.unique(np.linspace(0, table.rows - SAMPLE_ROWS, 2 * SAMPLES).astype(int))
@@ -198,8 +211,10 @@ def _placed_by_trying(turning: Turning, table: Array) -> Turning:
     if len(alike) and alike[-1] + 1 < len(table) - 1:
         tried.append(Places(start, stride, "clamp", int(alike[-1]) + 1))
     begun = np.flatnonzero((table == table[0]).all(axis=1))[1:]
-    if len(begun):
-        tried.append(Places(start, stride, "restart", restarts=tuple(int(r) for r in begun)))
+    if len(begun):  # the run that was read may be any of them
+        restarts = tuple(int(row) for row in begun)
+        firsts = dict.fromkeys([start, *(start + stride * row for row in restarts[:MOST_TRIED])])
+        tried += [Places(first, stride, "restart", restarts=restarts) for first in firsts]
     for places in tried:
         other = replace(turning, places=places)
         if fitting_rows(other, table, 0).mean() > 0.98:
@@ -296,7 +311,7 @@ def sections_of(turning: Turning, z: Complex) -> Sections | None:
 def section_steps(
     a: Turning, b: Turning, tables: tuple[Array, Array], others: tuple[Array | None, Array | None]
 ) -> list[Step] | None:
-    """The same positions on several axes, which other pairs turn with."""
+    """The same positions on several axes: which pairs turn with which, and how fast."""
     if len(a.frequencies) != len(b.frequencies) or max(len(t) for t in tables) > MOST_ROWS:
         return None
     found = []
@@ -309,13 +324,32 @@ def section_steps(
             return None
         found.append(sections)
     first, second = found
-    if np.array_equal(first.axis, second.axis) or not np.array_equal(first.positions, second.positions):
+    if not np.array_equal(first.positions, second.positions):
         return None
-    old, new = (_on_axes(a, first.positions, one.axis) for one in (first, second))
-    steps = [Step(Reason("sections", first.facts(), second.facts()), replacing(old, new))]
-    return steps + turning_steps(
-        replace(a, places=Places(listed=np.zeros(a.rows))), replace(b, places=Places(listed=np.zeros(b.rows)))
-    )
+    steps: list[Step] = []
+    a, b = replace(a, places=Places()), replace(b, places=Places())
+    old = OnAxes(a, first.positions[:, first.axis])
+
+    def change(cause: Reason, turning: Turning, axis: Rows) -> None:
+        nonlocal old
+        new = OnAxes(turning, first.positions[:, axis])
+        steps.append(Step(cause, replacing(old, new)))
+        old = new
+
+    if not np.array_equal(first.axis, second.axis):
+        change(Reason("sections", first.facts(), second.facts()), a, second.axis)
+    steps += column_steps(a, b)
+    a = replace(a, plan=b.plan)
+    old = OnAxes(a, first.positions[:, second.axis])
+    for name, side_a, side_b, facts, parts in frequency_changes(a, b):
+        a = replace(a, **parts)
+        change(Reason(name, side_a, side_b, facts), a, second.axis)
+    if abs(b.amplitude / a.amplitude - 1) > max(4 * max(a.precision.unit, b.precision.unit), 1e-6):
+        sides = {"amplitude": a.amplitude}, {"amplitude": b.amplitude}
+        ratio = {"ratio": roundest(b.amplitude / a.amplitude, 1e-6)}
+        a = replace(a, amplitude=b.amplitude)
+        change(Reason("amplitude", *sides, ratio), a, second.axis)
+    return steps or None
 
 
 def _on_one_axis(turning: Turning, z: Complex) -> bool:
@@ -349,7 +383,3 @@ class OnAxes(Operand):
         w = np.array([float(f) for f in self.turning.frequencies])
         z = self.turning.amplitude * np.exp(1j * self.positions[start:stop] * w)
         return self.turning.plan.table(z)
-
-
-def _on_axes(turning: Turning, positions: Array, axis: Rows) -> OnAxes:
-    return OnAxes(turning, positions[:, axis])

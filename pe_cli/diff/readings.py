@@ -209,7 +209,7 @@ def read_alone(table: Operand) -> Turning | None:
         return None
     facts = found.facts
     name, pair = once(head)
-    law = _law_of(facts)
+    law = law_of(facts)
     try:
         exact = frequencies_of(law, int(pair.max()) + 1)
     except (PeError, KeyError, ValueError, TypeError):
@@ -240,7 +240,8 @@ def geometric_law(w: Array, error: float) -> tuple[Sequence[Any], dict[str, Any]
     return exact, {"base": base, "scaling": "none"}
 
 
-def _law_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+def law_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What `identify` says of the frequencies."""
     names = ("base", "scaling", "shift", "frequency_dtype", *PARAMETERS)
     return {name: facts[name] for name in names if facts.get(name) is not None}
 
@@ -276,8 +277,8 @@ def _read_pairs(z: Complex, table: Operand) -> tuple[Turning, Rows, Rows] | None
     if placed is None:
         return None
     start, quarter = placed
-    turned = np.where(sign < 0, turn.conj(), turn) * np.exp(-1j * QUARTER * quarter)
-    named = _law(turned, amplitude, table.precision)
+    rows = z[first:last]
+    named = _law(_turned_back(np.where(sign < 0, rows.conj(), rows), quarter), table.precision)
     frequencies: Sequence[Any] = w.tolist()
     stride, law = 1.0, {"scaling": "unknown"}
     if named is not None:
@@ -367,11 +368,17 @@ def _first_position(theta: Array, w: Array) -> tuple[float, Rows] | None:
     return None if best is None else (best[1], np.full(len(w), best[2], dtype=np.intp))
 
 
-def _law(
-    turned: Complex, amplitude: float, precision: Precision
-) -> tuple[Sequence[Any], float, float, dict[str, Any]] | None:
+def _turned_back(z: Complex, quarter: Rows) -> Complex:
+    """Pairs turned back by quarters, which moves and negates numbers and rounds none."""
+    back = np.empty_like(z)
+    back.real = np.choose(quarter, [z.real, z.imag, -z.real, -z.imag])
+    back.imag = np.choose(quarter, [z.imag, -z.real, -z.imag, z.real])
+    return back
+
+
+def _law(turned: Complex, precision: Precision) -> tuple[Sequence[Any], float, float, dict[str, Any]] | None:
     """Exact frequencies, first position, stride and the parameters, as `identify` names them."""
-    few = turned[:NAMED_BY] * amplitude
+    few = turned[:NAMED_BY]
     kind = np.float64 if precision.name == "float64" else np.float32
     canonical = np.concatenate([few.real, few.imag], axis=1).astype(kind)
     found = identify(canonical, "rope")
@@ -381,7 +388,7 @@ def _law(
     start, stride = facts.get("start", 0.0), facts.get("stride") or 1.0
     if isinstance(start, list) or isinstance(stride, list) or isinstance(facts["base"], list):
         return None
-    law = _law_of(facts)
+    law = law_of(facts)
     try:
         exact = frequencies_of(law, turned.shape[1])
     except (PeError, KeyError, ValueError, TypeError):
