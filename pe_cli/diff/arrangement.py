@@ -18,6 +18,7 @@ from pe_cli.diff.verify import LISTED, Pair, Reason, Step
 
 LOOKED_AT = 1 << 20  # numbers in which rows are looked for
 NEIGHBOURS = 3
+MATCHED = 3 / 4  # of the rows, that an order must find
 SHARED = 1 / 4  # of the rows of the shorter table, that an offset must leave
 WIDEST = 1024  # columns that are compared each with each
 COLUMN_ROWS = 256
@@ -40,15 +41,17 @@ def rows_elsewhere(a: Operand, b: Operand, inserted: bool = True) -> Iterator[li
     whole = len(x) == a.rows and len(y) == b.rows
     if not whole:
         return
-    if a.rows == b.rows and (in_a >= 0).all() and not _identity(in_a):
-        order = np.sort(in_a)
-        if _identity(order):
+    if a.rows == b.rows and (in_a >= 0).mean() > MATCHED and not _identity(in_a):
+        known = in_a[in_a >= 0]
+        if len(np.unique(known)) == len(known):
+            order = in_a.copy()
+            order[in_a < 0] = np.setdiff1d(np.arange(len(in_a)), known)  # rows that differ too, in any order
             facts = {
                 "of": "rows",
-                "moved": int(np.count_nonzero(in_a != np.arange(len(in_a)))),
-                "order": in_a[:LISTED].tolist(),
+                "moved": int(np.count_nonzero(order != np.arange(len(order)))),
+                "order": order[:LISTED].tolist(),
             }
-            yield [Step(Reason("permutation", {}, {}, facts), lambda p, q: (Selected(p, in_a), q))]
+            yield [Step(Reason("permutation", {}, {}, facts), lambda p, q: (Selected(p, order), q))]
     if a.rows == b.rows:
         in_b = matching(y, x, tolerance)
         for found, broken in ((in_a, "b"), (in_b, "a")):

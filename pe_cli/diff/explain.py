@@ -429,6 +429,10 @@ def _ratio(x: Operand, y: Operand) -> float | None:
     near = np.abs(q - middle * p) <= 1e-2 * np.abs(middle * p)
     if not np.isfinite(middle) or middle == 0 or near.sum() < 0.2 * len(p):
         return None
+    middle = float(np.median(q[near] / p[near]))
+    near = np.abs(q - middle * p) <= 16 * max(x.precision.unit, y.precision.unit) * np.abs(middle * p)
+    if not near.any():
+        return middle
     return float(q[near] @ p[near] / (p[near] @ p[near]))
 
 

@@ -13,6 +13,7 @@ from pe_cli.diff.operands import KEPT, Array, Operand, Rows
 from pe_cli.diff.parameters import column_steps, frequency_changes, replacing
 from pe_cli.diff.readings import geometric_law
 from pe_cli.diff.turning import (
+    INTEGERS,
     Complex,
     Places,
     Turning,
@@ -20,6 +21,7 @@ from pe_cli.diff.turning import (
     computed,
     fitting_rows,
     frequencies_of,
+    in_type,
     positions_of,
 )
 from pe_cli.diff.verify import Flags, Reason, Step
@@ -112,7 +114,9 @@ def _placed(turning: Turning, table: Operand) -> Turning:
     starts = np.unique(np.linspace(0, max(0, table.rows - SAMPLE_ROWS), 2 * SAMPLES).astype(int))
     wrong = [start for start in starts if _fitting_share(turning, table, start) < 1]
     for rule in RULES if len(wrong) > 1 or wrong[-1:] == [starts[-1]] else ():
-        tried = replace(turning, places=Places(turning.places.start, turning.places.stride, rule))
+        start = float(in_type(np.array([turning.places.start]), rule)[0]) if rule in INTEGERS else None
+        first = turning.places.start if start is None else start
+        tried = replace(turning, places=Places(first, turning.places.stride, rule))
         if np.mean([_fitting_share(tried, table, start) for start in wrong]) > 0.98:
             return tried
     if table.size > KEPT:

@@ -36,6 +36,7 @@ HINTS = {
         "positional",
     ),
 }
+MOST_NAN, SHOWN_NAN = 1 / 4, 16  # of the rows
 WHOLE_NUMBERS_UP_TO = 2.0**24
 
 
@@ -66,6 +67,8 @@ def identify(
     """
     table = np.asarray(array)
     found = _by_formula(table, name, companions, numbers) if _numbers(table) else None
+    if found is None:
+        found = _but_for_nan(table, name)
     if found is not None and found.encoding is not None:
         return found
     from pe_cli.inspect.learned import could_be, named_learned, structure
@@ -79,6 +82,20 @@ def identify(
         shown = structure(table) if "learned" in unnamed.maybe and table.ndim == 2 else None
         unnamed.facts |= shown.facts if shown else {}
     return unnamed
+
+
+def _but_for_nan(table: NDArray[Any], name: str | None) -> Identified | None:
+    """What a table would be if some of its rows did not hold NaN."""
+    if table.ndim != 2 or table.dtype.kind not in "fV":
+        return None
+    wrong = np.isnan(table.astype(np.float32)).any(axis=1)
+    rows = np.flatnonzero(wrong)
+    if not len(rows) or len(rows) > MOST_NAN * len(table):
+        return None
+    found = _by_formula(np.where(wrong[:, None], np.ones_like(table[:1]), table), name, None, None)
+    if found is None or found.encoding is not None or "rows_that_differ" not in found.facts:
+        return None
+    return replace(found, facts=found.facts | {"nan_rows": [int(row) for row in rows[:SHOWN_NAN]]})
 
 
 def _numbers(array: NDArray[Any]) -> bool:

@@ -138,6 +138,8 @@ def _matched(law: Law, w: Array, values: Array, rising: bool, precision: Precisi
     ambiguous = list(law.ambiguous)
     if law.scaling == "none" and law.base != 10000:
         ambiguous.append(f"a base of {law.base:.10g}, or NTK scaling of a smaller base")
+    if law.scaling == "none" and not rising:
+        ambiguous.append("the frequencies of sinusoidal positions, which are the same row")
     return Identified("rope", facts, worst, precision.name, ambiguous)
 
 
@@ -208,10 +210,24 @@ def identify_integers(values: NDArray[Any]) -> Identified | None:
             found = rule(distances, buckets)
             if found is not None:
                 facts, encoding, ambiguous = found
+                ambiguous = [*ambiguous, *_equally(numbers, distances, buckets)]
                 if numbers.ndim == 2:
                     facts["shape"] = list(numbers.shape)
                 return Identified(encoding, facts, 0.0, None, ambiguous)
     return None
+
+
+def _equally(numbers: Ints, distances: Ints, buckets: Ints) -> list[str]:
+    """What else distances that are only cut off may be: no rule of buckets shows in them."""
+    farthest = int(buckets.max())
+    if numbers.ndim == 1 and any(
+        np.array_equal(one, np.minimum(np.arange(len(one)), farthest)) for one in (numbers, numbers[::-1])
+    ):
+        return [f"position ids that stop at {farthest}"]
+    for signed in (distances, -distances, np.abs(distances)):
+        if np.array_equal(buckets, np.clip(signed, 0, farthest)):
+            return [f"distances cut off at {farthest}: t5 buckets that are all exact, or shaw of one side"]
+    return []
 
 
 def _by_distance(numbers: Ints) -> Iterator[tuple[Ints, Ints]]:
@@ -388,7 +404,12 @@ def identify_slopes(vector: NDArray[Any]) -> Identified | None:
     if values.size < 2 or not ((values > 0) & (values <= 1)).all():
         return None
     precision = _precision(vector)
-    return _slopes(values, precision, {"form": "slopes"})
+    named = _slopes(values, precision, {"form": "slopes"})
+    if named is not None and np.allclose(
+        values[1:] * values[:-1].mean(), values[:-1] * values[1:].mean(), rtol=1e-5
+    ):
+        named.ambiguous.append(f"any geometric row of ratio {values[1] / values[0]:.6g}, such as frequencies")
+    return named
 
 
 def _slopes(values: NDArray[np.float64], precision: Precision, facts: dict[str, Any]) -> Identified | None:

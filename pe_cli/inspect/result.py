@@ -110,10 +110,15 @@ class Match:
     exact: bool
     max_abs: float
     ulps: float
+    narrow: str | None = None  # the type, narrower than float32, in which the angles were computed
 
     @property
     def float32_angles(self) -> bool:
         return self.reproduced and not self.exact
+
+    @property
+    def arithmetic(self) -> str:
+        return self.narrow or ("float32" if self.float32_angles else "exact")
 
 
 @dataclass

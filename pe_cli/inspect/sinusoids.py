@@ -17,16 +17,19 @@ from pe_cli.errors import PeError
 from pe_cli.inspect.laws import (
     ROUND_DIGITS,
     USUAL_BASE,
+    as_rounded,
     digits_of,
     is_round,
     rope_laws,
+    rounded_geometric,
     roundest,
     sinusoid_laws,
     variants,
 )
 from pe_cli.inspect.regenerate import FARTHEST, NEARLY, WaveFit, place_rows, resembles
 from pe_cli.inspect.result import Array, Law, Match, Precision, Solution
-from pe_cli.inspect.rotation import Rotation, places_of_first
+from pe_cli.inspect.rotation import Rotation, places_of_first, unless_one
+from pe_cli.numerics.dtypes import round_to
 from pe_cli.numerics.kernels import geometric, rotations
 
 
@@ -367,6 +370,44 @@ def _rounded(first: float, unit: float) -> float:
         return float(round(first))
     multiple = round(first / unit) * unit
     return multiple if abs(first - multiple) < 0.02 * abs(unit) else first
+
+
+FEWEST_ROWS = 16
+FINE = 1e-6  # of the amplitude: tables rounded to more do not show how their angles were computed
+
+
+def rounded_angles(cos: Array, sin: Array, precision: Precision) -> Solution | None:
+    """Rows 0, 1, 2, ... whose angles were computed in bfloat16 or float16: row 1 holds the frequencies as they were
+    rounded, and every product is rounded again."""
+    rows, pairs = cos.shape
+    whole = not (np.isnan(cos[0]).any() or np.isnan(sin[0]).any())
+    if rows < FEWEST_ROWS or precision.unit > FINE or not whole or np.any(sin[0]) or np.ptp(cos[0]) > 0:
+        return None
+    amplitude = unless_one(float(cos[0, 0]), precision)
+    cast = rounded_geometric(np.arctan2(sin[1], cos[1])) if amplitude > 0 else None
+    if cast is None:
+        return None
+    name, base = cast
+    w, positions = as_rounded(base, pairs, name), np.arange(rows, dtype=np.float64)
+    exact = geometric(base, 2 * pairs, count=pairs)
+    for counted in (round_to(positions, name).astype(np.float64), positions):
+        worst = apart = 0.0
+        for start in range(0, rows, MOST_ROWS):
+            block = slice(start, start + MOST_ROWS)
+            angle = round_to(np.outer(counted[block], w), name).astype(np.float64)
+            z = rotations(positions[block], exact, amplitude=amplitude)
+            for part, model, ideal in (
+                (cos[block], amplitude * np.cos(angle), z.real),
+                (sin[block], amplitude * np.sin(angle), z.imag),
+            ):
+                worst = max(worst, float((np.abs(part - model) - 2.1 * precision.half_ulp(model)).max()))
+                apart = max(apart, float(np.abs(part - ideal).max()))
+        if worst <= 2.0**-23 * amplitude:
+            match = Match(True, False, apart, 0.5, name)
+            return Solution(
+                Law("none", base, 1.0), 2 * pairs, 0.0, positions, amplitude, match, exact, True, 2 * pairs
+            )
+    return None
 
 
 def layout_reading(

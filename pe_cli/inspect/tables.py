@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pe_cli.inspect.laws import ROUND_DIGITS, as_rounded, digits_of, rounded_geometric, roundest, unknown_law
 from pe_cli.inspect.result import Array, Identified, Law, Precision, Reading, Solution, stored_precision, tidy
 from pe_cli.inspect.rotation import Rotation, constant_amplitude, rotation, rotation_of_component
-from pe_cli.inspect.sinusoids import layout_reading, solve, solve_with, usable_pairs
+from pe_cli.inspect.sinusoids import layout_reading, rounded_angles, solve, solve_with, usable_pairs
 
 ABSENT = -1
 Columns = NDArray[np.intp]
@@ -147,9 +147,10 @@ def identify_table(
         if constant_amplitude(cos, sin, precision) is None:
             continue
         found = rotation(cos, sin, precision)
-        if found is not None:
-            found = replace(found, numbers=rows.numbers)
-            named = _named(arrangement.name, cos, sin, found, precision, table.shape[1], rows, hint)
+        known = rounded_angles(cos, sin, precision) if rows.numbers is None else None
+        if found is not None or known is not None:
+            found = replace(found, numbers=rows.numbers) if found is not None else None
+            named = _named(arrangement.name, cos, sin, found, known, precision, table.shape[1], rows, hint)
             if named is not None and named.encoding is not None:
                 return named
             unnamed = unnamed or named
@@ -217,7 +218,8 @@ def _named(
     arrangement: str,
     cos: Array,
     sin: Array,
-    found: Rotation,
+    found: Rotation | None,
+    known: Solution | None,
     precision: Precision,
     width: int,
     rows: NonzeroRows,
@@ -228,13 +230,15 @@ def _named(
     rope = arrangement not in SINUSOIDAL_ONLY
     if arrangement.endswith("|0"):
         width -= 1
-    candidates = list(solve(cos, sin, found, precision, width, sinusoid=sinusoid, rope=rope))
-    if not candidates and arrangement == "sin,cos alternating":
+    candidates = [known] if known is not None else []
+    if found is not None and not candidates:
+        candidates = list(solve(cos, sin, found, precision, width, sinusoid=sinusoid, rope=rope))
+    if found is not None and not candidates and arrangement == "sin,cos alternating":
         # no model stores a rotary table like this, yet sines and cosines may have been exchanged
         candidates = list(solve(cos, sin, found, precision, width, sinusoid=False, rope=True))
         layout = "interleaved"
     if not candidates:
-        if not rope or rows.zero:
+        if found is None or not rope or rows.zero:
             return None
         return _unruled(*COLUMNS[arrangement], layout or "interleaved", cos, sin, found, precision)
     if arrangement == "sin,cos alternating" and digits_of(candidates[0].law.base) > 2:
@@ -301,7 +305,7 @@ SHOWN = 16
 def _finished(encoding: str, facts: dict[str, Any], reading: Reading, ambiguous: list[str]) -> Identified:
     """The answer; without a name where rows are left over that the formula does not make."""
     solved = reading.solved
-    facts["computed"] = "float32" if solved.match.float32_angles else "exact"
+    facts["computed"] = solved.match.arithmetic
     facts["max_abs"] = tidy(solved.match.max_abs)
     front = solved.front if solved.front <= min(MOST_FRONT, len(solved.positions) // 4) else 0
     left = solved.strangers[front:]
@@ -389,6 +393,10 @@ def identify_pair(
             return None
     cos, sin = cos.astype(np.float64), sin.astype(np.float64)
     found = rotation(cos, sin, precision)
+    known = rounded_angles(cos, sin, precision) if numbers is None else None
+    if known is not None:
+        reading = Reading(layout, "", _complex(cos, sin), known, precision)
+        return rope_facts(reading, layout, [known], known.place_facts(), [])
     if found is None:
         from pe_cli.inspect.grids import identify_axes
 
