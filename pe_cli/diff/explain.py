@@ -268,8 +268,8 @@ class Search:
         x, y = undone(before, self.a.table, self.b.table)
         if max(x.size, y.size) > SAMPLE * 4 or x.columns != y.columns or x.columns < 3 or y.size < FEWEST:
             return
-        sizes = [Replacement(one, np.sort(np.abs(one.whole()), axis=1)) for one in (x, y)]
-        for steps in rows_elsewhere(*sizes):
+        u, v = (Replacement(one, np.sort(np.abs(one.whole()), axis=1)) for one in (x, y))
+        for steps in rows_elsewhere(u, v):
             p, q = undone(steps, x, y)
             for more in columns_elsewhere(p, q):
                 self.consider(before + steps + more)

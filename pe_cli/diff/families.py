@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,14 +87,16 @@ def _vector_steps(known: tuple[Identified, Identified], a: StoredTable, b: Store
         steps = []
         for name, side_a, side_b, facts, parts in frequency_changes(first, last):
             new = held(parts["law"], parts["frequencies"])
-            room = FLOAT32_POWERS * np.abs(new.values)
-            cause = Reason(name, side_a, side_b, facts)
-            undo = replacing(old, new)
-            steps.append(Step(cause, undo, lambda start, stop, room=room: room[start:stop]))
+            room = partial(_part_of, FLOAT32_POWERS * np.abs(new.values))
+            steps.append(Step(Reason(name, side_a, side_b, facts), replacing(old, new), room))
             old = new
     except (PeError, KeyError, ValueError, TypeError):
         return None
     return steps or None
+
+
+def _part_of(values: Array, start: int, stop: int) -> Array:
+    return values[start:stop]
 
 
 def _parameters(known: Identified) -> dict[str, Any]:

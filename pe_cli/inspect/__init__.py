@@ -88,7 +88,7 @@ def _but_for_nan(table: NDArray[Any], name: str | None) -> Identified | None:
     """What a table would be if some of its rows did not hold NaN."""
     if table.ndim != 2 or table.dtype.kind not in "fV":
         return None
-    wrong = np.isnan(table.astype(np.float32)).any(axis=1)
+    wrong: NDArray[np.bool_] = np.asarray(np.isnan(table.astype(np.float32)).any(axis=1))
     rows = np.flatnonzero(wrong)
     if not len(rows) or len(rows) > MOST_NAN * len(table):
         return None
