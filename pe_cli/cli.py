@@ -83,7 +83,8 @@ class SectionedCommand(TyperCommand):
     text and all options under their headings.
     """
 
-    common: Sequence[Any] = ()  # of `pe_cli.commands.options.Option`
+    options: Sequence[Any] = ()  # of `pe_cli.commands.options.Option`
+    common: Sequence[Any] = ()  # those of the short help
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "-h" in args[: args.index("--") if "--" in args else None]:
@@ -151,7 +152,8 @@ def _typer_command(name: str, function: Any) -> Any:
         context_settings={"help_option_names": ["--help"], "max_content_width": 100},
     )(function)
     made: Any = typer.main.get_command(app)
-    common = [one for one in getattr(function, "options", ()) if one.common or not one.flags]
+    made.options = getattr(function, "options", ())
+    common = [one for one in made.options if one.common or not one.flags]
     made.common = sorted(
         common, key=lambda one: FIRST.index(one.name) if one.name in FIRST else bool(one.flags) * 9
     )
@@ -355,17 +357,24 @@ def _meant(error: Exception, usage: Any, argv: list[str]) -> str | None:
         option
         for parameter in usage.command.get_params(usage)
         for option in (*parameter.opts, *parameter.secondary_opts)
-        if option.startswith("--")
     ]
     if hasattr(error, "possibilities"):
-        return habits.no_such_option(getattr(error, "option_name", ""), known, usage.info_name, argv)
+        declared = getattr(usage.command, "options", ())
+        choices = {one.flag: one.choices() for one in declared if one.choices}
+        takes = any(not one.flags for one in declared)
+        typed = getattr(error, "option_name", "")
+        return habits.no_such_option(typed, known, usage.info_name, argv, choices, has_argument=takes)
     said = getattr(error, "message", "") or ""
     extra = re.search(r"unexpected extra argument\S* \((.*)\)", said)
     if extra:
         return habits.extra_words(extra[1].split(), known, argv)
-    wrong = re.match(r"'(.*)' is not a valid int", said)
-    option = getattr(getattr(error, "param", None), "opts", None)
-    return habits.whole_number(max(option, key=len), wrong[1]) if wrong and option else None
+    option = max(getattr(getattr(error, "param", None), "opts", None) or ("",), key=len)
+    if type(error).__name__ == "MissingParameter":
+        parameter: Any = getattr(error, "param", None)
+        needed = parameter.param_type_name == "option"
+        return habits.missing(option if needed else parameter.metavar or option, usage.command_path)
+    wrong = re.match(r"'(.*)' is not a valid (int|float)", said)
+    return habits.number(option, wrong[1], whole=wrong[2] == "int") if wrong and option else None
 
 
 if __name__ == "__main__":

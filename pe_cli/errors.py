@@ -43,10 +43,10 @@ def in_python(name: str) -> str:
     return name
 
 
-def no_such(kind: str, given: str, known: Iterable[str]) -> PeError:
-    """`no style 'whispr'; did you mean 'whisper'?`, or the list of what there is."""
+def no_such(kind: str, given: str, known: Iterable[str], aliases: Iterable[str] = ()) -> PeError:
+    """`no style 'whispr'; did you mean 'whisper'?`, or the list of what there is, without the aliases."""
     names = list(known)
-    near = nearest(given, names)
+    near = nearest(given, [*names, *aliases])
     remedy = f"did you mean {near!r}?" if near else f"known: {', '.join(names)}"
     return PeError(f"no {kind} {given!r}; {remedy}")
 

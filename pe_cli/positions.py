@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,11 @@ def parse(text: str, load_array: Callable[[str], NDArray[Any]], name: str = "pos
     Raises PeError with the part that cannot be read.
     """
     asked = f"{parameter(name)} {text}"
+    again = _as_python_or_words(text)
+    if again is not None:
+        raise PeError(
+            f"{asked}: write {parameter(name)} {again} (numbers, START:STOP without STOP, @FILE, joined by commas)"
+        )
     pieces: list[Run | Rows] = []
     numbers: list[int | float] = []
     for part in text.split(","):
@@ -220,6 +226,22 @@ def parse_grid(text: str, name: str = "grid") -> tuple[int, ...]:
 def _whole(text: str) -> int | None:
     """A number of at most 18 digits, which is below 2^63; None for anything else."""
     return int(text) if text.isdecimal() and len(text) <= 18 else None
+
+
+def _as_python_or_words(text: str) -> str | None:
+    """What positions are to be written as that were written `[0,1,2]`, `0 1 2`, `range(8)`, `0-7` or `0..7`."""
+    counted = re.fullmatch(r"range\((-?\d+)(?:,\s*(-?\d+))?(?:,\s*(-?\d+))?\)", text)
+    if counted:
+        ends = [number for number in counted.groups() if number is not None]
+        return ":".join(ends if len(ends) > 1 else ["0", *ends])
+    span = re.fullmatch(r"(\d+)(?:-|\.\.)(\d+)", text)
+    if span:
+        return f"{span[1]}:{int(span[2]) + 1}"
+    listed = re.fullmatch(r"\s*[\[(]?\s*(-?\d+(?:[\s,]+-?\d+)+)\s*[\])]?\s*", text)
+    if listed and re.search(r"[\[(\s]", text.strip()):
+        again = ",".join(re.split(r"[\s,]+", listed[1]))
+        return again if again != text.replace(" ", "") or "," not in text else None
+    return None
 
 
 def _flush(numbers: list[int | float], pieces: list[Run | Rows]) -> None:

@@ -116,7 +116,7 @@ class Choice:
         if found is None and isinstance(given, str) and _folded(given) in (self.elsewhere or {}):
             raise PeError(f"{kind} {given!r}: {(self.elsewhere or {})[_folded(given)]}")
         if found is None:
-            raise no_such(kind, str(given), known)
+            raise no_such(kind, str(given), self.names, known)
         return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 
 from pe_cli.catalogue import CATALOGUE
@@ -17,6 +17,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
         "max-seq-len", "max-seq-length", "max-sequence-length", "max-position-embeddings", "max-positions",
         "sequence-length", "seq-length", "seq", "context", "context-length", "ctx", "ctx-len", "n-ctx", "num-embeddings",
         "new-len", "new-length", "target-len", "target-length", "to", "num-tokens", "tokens", "model-max-length",
+        "timesteps", "num-timesteps", "maxlen", "max-seqlen", "max-seq", "l",
     ),
     "--seq-len": ("seq-length", "sequence-length", "seqlen"),
     "--original-len": (
@@ -76,7 +77,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "--num-nodes": ("nodes", "n-nodes", "n", "size"),
     "--layer-type": ("layer", "layer-types"),
     "--component": ("subconfig", "part", "text-config"),
-    "--atol": ("tolerance", "tol", "abs", "eps", "epsilon"),
+    "--atol": ("tolerance", "tol", "abs", "eps", "epsilon", "threshold", "absolute"),
     "--rtol": ("rel", "relative"),
     "--ulp": ("ulps", "max-ulp"),
     "--tensor-a": ("tensor", "key", "name"),
@@ -93,9 +94,7 @@ COMMANDS = {
     **dict.fromkeys(
         ("identify", "show", "info", "view", "cat", "head", "describe", "look", "detect"), "inspect"
     ),
-    **dict.fromkeys(
-        ("resize", "resample", "interpolate", "lengthen", "longer", "expand", "convert"), "extend"
-    ),
+    **dict.fromkeys(("resize", "resample", "interpolate", "lengthen", "longer", "expand"), "extend"),
     **dict.fromkeys(("compare", "cmp", "difference", "check", "verify", "test"), "diff"),
 }
 # what an encoding is called elsewhere
@@ -105,7 +104,22 @@ ENCODINGS = {
         ("sine", "sincos", "sin-cos", "sin", "cos", "absolute-sinusoidal", "vaswani", "pe"), "sinusoidal"
     ),
     **dict.fromkeys(
-        ("absolute", "ape", "bert", "gpt2", "gpt-2", "vit", "embedding", "pos-embed", "wpe"), "learned"
+        (
+            "absolute",
+            "ape",
+            "bert",
+            "roberta",
+            "gpt2",
+            "gpt-2",
+            "clip",
+            "opt",
+            "learnable",
+            "trainable",
+            "embedding",
+            "pos-embed",
+            "wpe",
+        ),
+        "learned",
     ),
     **dict.fromkeys(("relative", "rpe", "clipped", "relative-position"), "shaw"),
     **dict.fromkeys(("t5-bias", "relative-bias", "mt5", "relative-attention-bias"), "t5"),
@@ -114,7 +128,12 @@ ENCODINGS = {
     **dict.fromkeys(("spd", "graphormer", "shortest-paths"), "shortest-path"),
     **dict.fromkeys(("transformerxl", "xl", "txl"), "transformer-xl"),
     **dict.fromkeys(("swin-v2", "swinv2", "beit"), "swin"),
-    **dict.fromkeys(("bloom", "linear-bias"), "alibi"),
+    **dict.fromkeys(("bloom", "mpt", "linear-bias"), "alibi"),
+    **dict.fromkeys(("mrope", "m-rope", "multimodal-rope"), "rope --sections 16,24,24"),
+    **dict.fromkeys(
+        ("sincos2d", "2d-sincos", "sin-cos-2d", "sinusoidal2d", "sinusoidal-2d", "2d", "vit", "mae"),
+        "sinusoidal --style mae",
+    ),
     "grit": "rrwp",
     "nope": "learned",
     "deberta-v2": "deberta",
@@ -148,6 +167,30 @@ ABSENT = {
 }
 
 
+# options of other tools that no command of ours has, and why
+EVERYWHERE = {
+    **dict.fromkeys(("device", "cuda", "gpu", "cpu"), "tables are computed on the CPU, the same bits everywhere"),
+    **dict.fromkeys(("batch", "batch-size", "bs", "b"), "one table serves every sequence of a batch"),
+    **dict.fromkeys(("verbose", "v", "debug"), "what was made is said anyway, --json says all of it; PE_DEBUG=1 shows where errors arise"),
+    **dict.fromkeys(("list", "encodings", "ls", "all"), "'pe gen --list' shows every encoding, 'pe gen model --list' the presets"),
+    **dict.fromkeys(("download", "from-pretrained", "repo", "hub"), "pe downloads nothing: give a config.json or a folder to 'pe gen model'"),
+}  # fmt: skip
+# options of other tools that say an option of ours and its value
+SETTINGS = {
+    "align-corners": ("--anchor", "ends"),
+    "no-align-corners": ("--anchor", "half"),
+    "rotate-half": ("--layout", "half"),
+    "causal": ("--form", "causal"),
+    "bf16": ("--dtype", "bfloat16"),
+    "fp16": ("--dtype", "float16"),
+    "fp32": ("--dtype", "float32"),
+    "fp64": ("--dtype", "float64"),
+}
+IS_THE_ARGUMENT = frozenset(
+    "file input in source path checkpoint ckpt graph config model tensor-file infile i".split()
+)
+
+
 def meant(typed: str, known: Collection[str]) -> str | None:
     """The option among `known` that who typed this is likely to want: a synonym, else one spelled nearly like it."""
     word = typed.lstrip("-").replace("_", "-").lower()
@@ -159,26 +202,61 @@ def meant(typed: str, known: Collection[str]) -> str | None:
     return nearest(f"--{word}", known) if len(word) > 2 else None
 
 
-def no_such_option(typed: str, known: Collection[str], encoding: str | None, argv: Sequence[str]) -> str:
-    """The sentence for an option that a command does not have, with the line that does what was meant."""
+def no_such_option(
+    typed: str,
+    known: Collection[str],
+    encoding: str | None,
+    argv: Sequence[str],
+    choices: Mapping[str, Sequence[str]],
+    *,
+    has_argument: bool = False,
+) -> str:
+    """The sentence for an option that a command does not have, with the line that does what was meant.
+
+    `choices` are the values that options take by name, for `--bf16` and `--yarn`.
+    """
     word = typed.lstrip("-").replace("_", "-").lower()
+    settings = _settings(word, known, choices)
     why = ABSENT.get((encoding or "", SAME_AS_HEADS.get(word, word)))
+    if why is None and not settings and not any(word in SYNONYMS.get(option, ()) for option in known):
+        why = EVERYWHERE.get(word)
     if why:
         return f"No such option: {typed}; {why}"
-    near = meant(typed, known)
+    if len(settings) > 1:
+        either = " or ".join(" ".join(setting) for setting in settings)
+        return f"No such option: {typed}; did you mean {either}?"
+    near = settings[0][0] if settings else meant(typed, known)
+    if near is None and has_argument and word in IS_THE_ARGUMENT:
+        words = [part for part in argv if part not in (typed, f"--{word}")]
+        return f"No such option: {typed}; the file stands by itself: {line_of(words)}"
     if near is None:
         return f"No such option: {typed}"
-    words = [_mended(word, known) for word in argv]
+    words = [part for given in argv for part in _mended(given, known, choices)]
     line = f": {line_of(words)}" if words != list(argv) else ""
-    return f"No such option: {typed} (did you mean {near}?){line}"
+    return f"No such option: {typed} (did you mean {' '.join(settings[0]) if settings else near}?){line}"
 
 
-def _mended(word: str, known: Collection[str]) -> str:
+def _settings(
+    word: str, known: Collection[str], choices: Mapping[str, Sequence[str]]
+) -> list[tuple[str, str]]:
+    """The options with their values that a bare `--word` can stand for."""
+    found = [
+        (option, value) for option, values in choices.items() for value in values if _folded(value) == word
+    ]
+    if word in SETTINGS and SETTINGS[word][0] in known:
+        return [SETTINGS[word]]
+    return found
+
+
+def _mended(word: str, known: Collection[str], choices: Mapping[str, Sequence[str]]) -> list[str]:
     """A word of the line, with the option that is meant where it is one that the command does not have."""
     option, equals, value = word.partition("=")
-    if not option.startswith("--") or option in known:
-        return word
-    return (meant(option, known) or option) + equals + value
+    if not re.match(r"--?[A-Za-z]", option) or option in known:
+        return [word]
+    settings = _settings(_folded(option.lstrip("-")), known, choices)
+    if len(settings) == 1 and not equals:
+        return list(settings[0])
+    return [(meant(option, known) or option) + equals + value]
 
 
 SAME_AS_HEADS = dict.fromkeys(SYNONYMS["--heads"], "heads")
@@ -188,39 +266,71 @@ def no_such_command(word: str, rest: Sequence[str]) -> PeError:
     """The error for a first word that is no command of `pe`."""
     folded = _folded(word)
     if folded in CATALOGUE or folded == "model":
-        return PeError(f"{word} is made by gen: {line_of(['gen', folded, *rest])}")
+        return PeError(f"{word} is made by gen: {_line_of_gen(folded, rest)}")
     if folded in COMMANDS:
         return PeError(f"no command {word!r}: {line_of([COMMANDS[folded], *rest])}")
     if folded in ("list", "ls", "encodings"):
         return PeError(f"no command {word!r}: {line_of(['gen', '--list'])}")
+    if folded in ("plot", "draw", "visualize", "visualise"):
+        return PeError(f"no command {word!r}: {line_of(['inspect', *rest, '--plot', 'table.png'])}")
+    if folded == "version":
+        return PeError(f"no command {word!r}: {line_of(['--version'])}")
     near = nearest(word, ("gen", "inspect", "extend", "diff"))
-    if near is None and (line := next(_elsewhere(word, rest), None)):
+    if near is not None:
+        return PeError(f"no command {word!r}; did you mean {near!r}? {line_of([near, *rest])}")
+    if line := _elsewhere(word, rest):
         return PeError(line)
     return no_such("command", word, ("gen", "inspect", "extend", "diff"))
 
 
 def no_such_encoding(word: str, rest: Sequence[str]) -> PeError:
     """The error for a word behind `gen` that is no encoding."""
-    known = [*CATALOGUE, "model"]
-    slip = _folded(word) not in ENCODINGS and nearest(word, known) is not None
-    line = None if slip else next(_elsewhere(word, rest), None)
-    return PeError(line) if line else no_such("encoding", word, known)
+    folded = _folded(word)
+    if folded in ("list", "ls", "all", "encodings"):
+        return PeError(f"no encoding {word!r}: {line_of(['gen', '--list'])}")
+    if folded == "help":
+        return PeError(f"no encoding 'help': {line_of(['help', 'gen', *rest])}")
+    near = None if folded in ENCODINGS else nearest(word, [*CATALOGUE, "model"])
+    line = None if near else _elsewhere(word, rest)
+    if line:
+        return PeError(line)
+    remedy = (
+        f"did you mean {near!r}? {_line_of_gen(near, rest)}"
+        if near
+        else "'pe gen --list' shows what there is"
+    )
+    return PeError(f"no encoding {word!r}; {remedy}")
 
 
-def _elsewhere(word: str, rest: Sequence[str]) -> Iterator[str]:
-    """Lines for a word that is a model, a value of some encoding's option, or another name of an encoding."""
+def _line_of_gen(encoding: str, rest: Sequence[str]) -> str:
+    """The line `pe gen ENCODING` with these words behind it, options of other tools mended."""
+    from pe_cli.commands.gen import Encoding
+
+    if not rest or encoding == "model":
+        return line_of(["gen", encoding, *rest])
+    known = [
+        flag for one in Encoding(encoding).declared() for flags in one.flags for flag in flags.split("/")
+    ]
+    return line_of(["gen", encoding, *(part for word in rest for part in _mended(word, known, {}))])
+
+
+def _elsewhere(word: str, rest: Sequence[str]) -> str | None:
+    """What to type for a word that is a model, a value of some encoding's option, or another name of an encoding."""
     folded = _folded(word)
     if folded in ENCODINGS:
-        yield f"no encoding {word!r}: {line_of(['gen', ENCODINGS[folded], *rest])}"
-    from pe_cli.models.read import preset_names
+        encoding, *more = ENCODINGS[folded].split()
+        return f"no encoding {word!r}: {_line_of_gen(encoding, [*more, *rest])}"
+    from pe_cli.models.read import presets_like
 
-    names = {_folded(name): name for name in preset_names()}
-    if folded in names:
-        yield f"{names[folded]} is a model: {line_of(['gen', 'model', names[folded], *rest])}"
-    yield from _value(folded, word, rest)
-    near = nearest(word, names)
-    if near is not None:
-        yield f"no encoding {word!r}; did you mean the model {names[near]}? {line_of(['gen', 'model', names[near], *rest])}"
+    names = presets_like(word)
+    if len(names) == 1:
+        return f"{word} is a model: {line_of(['gen', 'model', names[0], *rest])}"
+    value = next(_value(folded, word, rest), None)
+    if names and (value is None or folded in ("llama",)):
+        shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
+        usual = "llama-3.1" if "llama-3.1" in names else names[0]
+        return f"{word} is a family of models ({shown}): {line_of(['gen', 'model', usual, *rest])}"
+    return value
 
 
 def _value(folded: str, word: str, rest: Sequence[str]) -> Iterator[str]:
@@ -235,42 +345,69 @@ def _value(folded: str, word: str, rest: Sequence[str]) -> Iterator[str]:
                 continue
             values = {_folded(value): value for value in (*choice.names, *(choice.aliases or ()))}
             if folded in values:
-                line = line_of(["gen", name, option_name(option), values[folded], *rest])
+                line = _line_of_gen(name, [option_name(option), values[folded], *rest])
                 kind = option.replace("_", " ")
                 yield f"{word} is {'an' if kind[0] in 'aeiou' else 'a'} {kind} of {name}: {line}"
 
 
 def extra_words(words: Sequence[str], options: Collection[str], argv: Sequence[str]) -> str | None:
-    """The line for numbers that were given without their options: `gen rope 4096 128`."""
-    if not words or not all(re.fullmatch(r"\d+", word) for word in words):
-        return None
-    free = [o for o in ("--len", "--dim", "--heads") if o in options and o not in argv][: len(words)]
-    if len(free) < len(words):
-        return None
+    """The line for what was given without its option: `gen rope 4096 128`, `gen rope len=8`, a second file."""
+    at = 2 if argv[:1] == ["gen"] else 1
     left = list(argv)
     for word in words:
         left.remove(word)
-    pairs = [part for pair in zip(free, words, strict=True) for part in pair]
-    at = 2 if left[:1] == ["gen"] else 1
-    return f"numbers are given by options: {line_of([*left[:at], *pairs, *left[at:]])}"
+    if words and all(re.fullmatch(r"[A-Za-z][\w-]*=.+", word) for word in words):
+        pairs = [part for word in words for part in _mended(f"--{word}", options, {})]
+        return f"options begin with --: {line_of([*left[:at], *pairs, *left[at:]])}"
+    if words and all(re.fullmatch(r"\d+", word) for word in words):
+        free = [o for o in ("--len", "--dim", "--heads") if o in options and o not in argv][: len(words)]
+        if len(free) < len(words):
+            return None
+        pairs = [part for pair in zip(free, words, strict=True) for part in pair]
+        return f"numbers are given by options: {line_of([*left[:at], *pairs, *left[at:]])}"
+    if argv[:1] == ["diff"]:
+        return "two tables are compared at a time, A and B"
+    if argv[:1] == ["inspect"]:
+        return (
+            f"one source at a time; two are compared by {line_of(['diff', left[1], words[0]])}"
+            if len(left) > 1
+            else None
+        )
+    if len(words) == 1 and "--output" in options and not {"-o", "--output"} & set(argv) and "." in words[0]:
+        return f"the file to write is given by -o: {line_of([*left, '-o', words[0]])}"
+    return None
 
 
-def whole_number(option: str, text: str) -> str | None:
-    """The sentence for `--len 4k` and the like."""
+def missing(what: str, path: str) -> str:
+    """The sentence for an argument or option without which a command cannot be run."""
+    command = path.split()[1:]
+    known = CATALOGUE.get(command[-1]) if command else None
+    examples = {
+        "model": "pe gen model llama-3.1 --len 4096 -o cache.safetensors",
+        "inspect": "pe inspect table.npy",
+        "extend": "pe extend model.safetensors --len 1024 -o longer.safetensors",
+        "diff": "pe diff mine.npy theirs.npy",
+    }
+    example = known.example(command[-1]) if known else examples.get(command[-1] if command else "")
+    return f"{what} is missing" + (f"; for example: {example}" if example else "")
+
+
+def number(option: str, text: str, *, whole: bool) -> str:
+    """The sentence for `--len 4k`, `--heads 12.5` and the like."""
+    if not whole:
+        return f"{option} {text}: a number is needed"
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg])i?b?", text.lower())
     if found:
         power = "kmg".index(found[2]) + 1
-        number = float(found[1])
-        binary, decimal = int(number * 1024**power), int(number * 1000**power)
+        value = float(found[1])
+        binary, decimal = int(value * 1024**power), int(value * 1000**power)
         return f"{option} {text}: write the number out, {option} {binary} or {option} {decimal}"
-    plain = text.replace(",", "")
     try:
-        value = float(plain)
+        value = float(text.replace(",", ""))
     except ValueError:
-        return None
-    if not value.is_integer():  # nor NaN or infinite
-        return None
-    return f"{option} {text}: a whole number is needed, {option} {int(value)}"
+        return f"{option} {text}: a whole number is needed"
+    again = f", {option} {int(value)}" if value.is_integer() else ""  # neither NaN nor infinite
+    return f"{option} {text}: a whole number is needed{again}"
 
 
 def line_of(words: Sequence[str]) -> str:

@@ -57,18 +57,33 @@ def read_configuration(spec: str, *, links: int = 0) -> Configuration:
     if spec == "-":
         return _configuration("stdin", read_object(spec), links)
     if not os.path.lexists(spec):
-        if spec in data("presets"):
-            return preset_configuration(spec)
+        if spec.lower() in data("presets"):
+            return preset_configuration(spec.lower())
         if HUB_NAME.fullmatch(spec) and not spec.endswith((".json", ".gguf", ".yaml")):
             return read_configuration(str(_cached(spec)))
-        if not Path(spec).suffix and os.sep not in spec:
-            near = [name for name in preset_names() if name.startswith(spec) or spec.startswith(name)]
+        if not spec.endswith((".json", ".gguf", ".yaml", ".yml")) and os.sep not in spec:
+            near = presets_like(spec)
             meant = f"; presets of that name: {', '.join(near)}" if near else ""
             raise PeError(
                 f"{spec}: no such file, folder or preset; give a config.json, a model folder or a .gguf file{meant}"
             )
     path = _in_folder(Path(spec)) if Path(spec).is_dir() else Path(spec)
     return _configuration(str(path), _read(path), links)
+
+
+def presets_like(word: str) -> list[str]:
+    """The presets that `word` can mean: `Llama3.1` and `meta-llama/Llama-3.1-8B` are llama-3.1, `mistral` several."""
+    asked = word.lower().replace("_", "-").rpartition("/")[2]
+    names = preset_names()
+    same = [name for name in names if _letters(name) == _letters(asked)]
+    begins = [name for name in names if asked.startswith(f"{name}-")]
+    if same or begins:
+        return [max(same or begins, key=len)]
+    return [name for name in names if len(asked) > 2 and name.startswith(asked)]
+
+
+def _letters(name: str) -> str:
+    return name.replace("-", "").replace(".", "")
 
 
 def _configuration(file: str, values: Mapping[str, Any], links: int) -> Configuration:
@@ -165,9 +180,11 @@ def _cached(name: str) -> Path:
     cache = Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub"))
     folder = cache / f"models--{name.replace('/', '--')}"
     if not (folder / "snapshots").is_dir():
+        near = presets_like(name)
+        preset = f", or take the preset {near[0]}" if len(near) == 1 else ""
         raise PeError(
             f"{name}: no such file or folder, and not in the local Hugging Face cache ({cache}); pe downloads nothing: fetch "
-            f"https://huggingface.co/{name}/resolve/main/config.json and give it"
+            f"https://huggingface.co/{name}/resolve/main/config.json and give it{preset}"
         )
     return folder
 

@@ -55,10 +55,10 @@ def dtype_name(given: Any) -> str:
     name = given if isinstance(given, str) else getattr(given, "name", None)
     if not isinstance(name, str):
         name = given.__name__ if isinstance(given, type) else str(given)
-    folded = name.lower().replace("-", "_").removeprefix("torch.")
+    folded = name.lower().replace("-", "_").rpartition(".")[2]  # torch.bfloat16, np.float32
     found = ALIASES.get(folded, folded)
     if found not in FLOATS:
-        raise no_such("dtype", name, (*FLOATS, *ALIASES))
+        raise no_such("dtype", name, FLOATS, ALIASES)
     return found
 
 

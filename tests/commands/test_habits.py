@@ -136,3 +136,91 @@ def test_lists_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["help", "rope"], ["help", "gen", "rope"]):
         assert run(words) == 0
         assert "pe gen rope" in capsys.readouterr().out
+
+
+FIFTY = """
+gen rope --theta 500000 --len 8 --dim 8                  => pe gen rope --base 500000 --len 8 --dim 8
+gen rope --rope_theta 1e6 --len 8 --dim 8                => pe gen rope --base 1e6 --len 8 --dim 8
+gen rope --d_model 64 --len 8                            => pe gen rope --dim 64 --len 8
+gen rope --head-dim=64 --max-len=8                       => pe gen rope --dim=64 --len=8
+gen rope --max_position_embeddings 8 --dim 8             => pe gen rope --len 8 --dim 8
+gen rope --seq-length 8 --dim 8                          => pe gen rope --len 8 --dim 8
+gen rope -n 8 -d 8                                       => pe gen rope --len 8 --dim 8
+gen rope -l 8 --dim 8                                    => pe gen rope --len 8 --dim 8
+gen rope 4096 128                                        => pe gen rope --len 4096 --dim 128
+gen rope len=4096 dim=128                                => pe gen rope --len=4096 --dim=128
+gen rope --len 4,096 --dim 8                             => --len 4096
+gen rope --len 128k --dim 8                              => --len 131072 or --len 128000
+gen rope --len 4096.0 --dim 8                            => --len 4096
+gen rope --len many --dim 8                              => a whole number is needed
+gen rope --len 8                                         => Give --dim N
+gen rope --dim 128                                       => Give --len N
+gen rope --n-heads 8 --len 8 --dim 8                     => the same for all heads
+gen rope --len 8 --dim 8 --bf16                          => --len 8 --dim 8 --dtype bfloat16
+gen rope --len 8 --dim 8 --fp16                          => --dtype float16
+gen rope --len 8 --dim 8 --interleaved                   => --layout interleaved
+gen rope --len 8 --dim 8 --neox                          => --layout neox
+gen rope --len 8 --dim 8 --yarn                          => --scaling yarn
+gen rope --len 8 --dim 8 --scaling linear --scale 4      => --scaling linear --factor 4
+gen rope --len 8 --dim 8 --factor 4                      => --scaling
+gen rope --len 8 --dim 8 --device cuda                   => on the CPU
+gen rope --len 8 --dim 8 --batch-size 4                  => every sequence of a batch
+gen rope --len 8 --dim 8 -v                              => --json says all of it
+gen rope --len 8 --dim 8 x.npy                           => pe gen rope --len 8 --dim 8 -o x.npy
+gen rope --dim 8 --positions 0..7                        => --positions 0:8
+gen rope --dim 8 --positions [0,1,2]                     => --positions 0,1,2
+gen rope --dim 8 --positions range(8)                    => --positions 0:8
+gen rope --dim 8 --positions ids.npy                     => @ids.npy
+gen rope --len 8 --dim 8 --dtype int8                    => known: float64, float32
+gen rope --len 8 --dim 8 --layout interleave             => 'interleaved'
+gen rope --len 8 --dim 8 --plot                          => --plot
+rope --theta 1e6 --len 8                                 => pe gen rope --base 1e6 --len 8
+gen sinusoid --len 8 --dim 8                             => pe gen sinusoidal --len 8 --dim 8
+gen sinusoidal --len 8 --d-model 8                       => pe gen sinusoidal --len 8 --dim 8
+gen sincos2d --grid 4x4 --dim 8                          => pe gen sinusoidal --style mae --grid 4x4 --dim 8
+gen rotary --len 8 --dim 8                               => pe gen rope --len 8 --dim 8
+gen m-rope --dim 128 --len 8                             => pe gen rope --sections 16,24,24
+gen alibi --n-heads 8 --len 8                            => pe gen alibi --heads 8 --len 8
+gen alibi --len 8                                        => pe gen alibi --heads 12
+gen bloom --num_heads 8 --len 8                          => pe gen alibi --heads 8 --len 8
+gen t5 --len 8 --num-heads 8                             => --table gives it
+gen swin --window-size 7x7                               => pe gen swin --window 7x7
+gen laplacian                                            => pe gen laplacian graph.tsv
+gen random-walk g.tsv --walk-length 16                   => pe gen random-walk g.tsv --steps 16
+gen timestep --timesteps 10 --dim 8                      => pe gen timestep --len 10 --dim 8
+gen llama-3.1-8b --len 8                                 => pe gen model llama-3.1 --len 8
+gen meta-llama/Llama-3.1-8B --len 8                      => pe gen model llama-3.1 --len 8
+gen llama --len 8                                        => pe gen model llama-3.1 --len 8
+gen model llama3.1 --len 8                               => llama-3.1
+gen model                                                => pe gen model llama-3.1
+gen xyz                                                  => pe gen --list
+gen list                                                 => pe gen --list
+gen --encodings                                          => pe gen --list
+gen help rope                                            => pe help gen rope
+version                                                  => pe --version
+plot x.npy                                               => pe inspect x.npy --plot table.png
+inspct x.npy                                             => pe inspect x.npy
+inspect --file x.npy                                     => pe inspect x.npy
+inspect x.npy y.npy                                      => pe diff x.npy y.npy
+extend x.npy 16                                          => pe extend --len 16 x.npy
+extend x.npy --to 16                                     => pe extend x.npy --len 16
+extend x.npy --len 16 --mode nearest                     => --method nearest
+extend x.npy --len 16 --align-corners                    => --anchor ends
+extend x.npy y.npy --len 16                              => pe extend x.npy --len 16 -o y.npy
+resize x.npy --len 16                                    => pe extend x.npy --len 16
+diff x.npy                                               => pe diff mine.npy theirs.npy
+diff x.npy y.npy --tol 1e-3                              => --atol 1e-3
+diff x.npy y.npy --atol 1e-3x                            => a number is needed
+compare x.npy y.npy                                      => pe diff x.npy y.npy
+"""
+
+
+@pytest.mark.parametrize("line", FIFTY.strip().splitlines(), ids=lambda line: line.split("=>")[0].strip())
+def test_a_mistyped_line_is_answered_by_one_that_mends_it(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed, _, mended = line.rpartition(" => ")
+    assert run(typed.split()) == 2
+    said = capsys.readouterr().err
+    assert mended.strip() in said
+    assert said.count("\n") == 1

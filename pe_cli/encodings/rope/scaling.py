@@ -458,7 +458,7 @@ def canonical(scaling: str) -> str:
     """The name of SCALINGS that `scaling` stands for."""
     name = ALIASES.get(scaling, scaling)
     if name not in SCALINGS:
-        raise no_such("scaling", scaling, (*SCALINGS, *ALIASES))
+        raise no_such("scaling", scaling, SCALINGS, ALIASES)
     return name
 
 
