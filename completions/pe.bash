@@ -41,7 +41,7 @@ _pe() {
                 --dask) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--dim --style --base --padding-idx --grid --normalize --no-normalize --base-size --interpolation-scale --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -63,7 +63,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--style --num-bands --include-input --no-include-input --pi --no-pi --log-sampling --no-log-sampling --max-resolution --scale --seed --matrix --sin-first --no-sin-first --grid --len --positions --shard --prefix-rows --workers --dask --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -83,7 +83,7 @@ _pe() {
                 --dask) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--dim --flip-sin-to-cos --no-flip-sin-to-cos --downscale-freq-shift --scale --max-period --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -103,7 +103,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--dim --init --std --cut --seed --len --positions --shard --prefix-rows --workers --dask --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -121,7 +121,7 @@ _pe() {
                 --distances) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--table --num-buckets --max-distance --bidirectional --causal --heads-first --no-heads-first --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -140,7 +140,7 @@ _pe() {
                 --dask) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--dim --style --bidirectional --causal --clamp-len --base --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -159,7 +159,7 @@ _pe() {
                 --distances) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--max-distance --max-right --numbering --table --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -177,7 +177,7 @@ _pe() {
                 --distances) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--heads --form --bidirectional --causal --bias-max --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -197,7 +197,7 @@ _pe() {
                 --distances) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--heads --kernel --bias-p --bias-a --bidirectional --causal --seed --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -216,7 +216,7 @@ _pe() {
                 --distances) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--heads --dim --first-index --center --no-center --base --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -240,7 +240,7 @@ _pe() {
                 --shard) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--heads --hidden-weight --hidden-bias --output-weight --output-bias -c --c --threshold --eps --width --bidirectional --causal --seed --dtype --len --q-len --k-len --positions --shard --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -256,7 +256,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--window --version --pretrained-window --class-token --no-class-token --table --mlp-hidden-weight --mlp-hidden-bias --mlp-output-weight --heads-first --no-heads-first --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -297,7 +297,7 @@ _pe() {
                 --dask) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--preset --dim --base --layout --scaling --factor --original-len --seq-len --beta-fast --beta-slow --truncate --no-truncate --mscale --mscale-all-dim --attention-factor --low-freq-factor --high-freq-factor --short-factor --long-factor --policy --mixed-b --partial --sections --interleave-sections --no-interleave-sections --axes --axis-style --ref-grid --grid --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -318,7 +318,7 @@ _pe() {
                 --dask) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--dim --base --scale-base --gamma --seq-len --layout --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -337,7 +337,7 @@ _pe() {
                 --distances) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--position-buckets --max-relative-positions --convention --table --dtype --len --q-len --k-len --positions --shard --distances --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -362,7 +362,7 @@ _pe() {
                 --shard) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--heads --table --query-weight --key-weight --query-bias --key-bias --norm-weight --norm-bias --relative-table --num-buckets --max-distance --untie-cls --no-untie-cls --heads-first --no-heads-first --dtype --len --q-len --k-len --positions --shard --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -376,7 +376,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--query --key --logits --table --max-position --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -386,7 +386,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--log-gates --gate-logits --no-gate-logits --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -400,7 +400,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--hidden --grid --weight --bias --prefix-tokens --add --no-add --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -415,7 +415,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--len --scheme --block --num-buckets --max-distance --bidirectional --causal --table --heads-first --no-heads-first --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -435,7 +435,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--scheme --max-depth --max-width -p --p --model-dim --wide --max-distance --unrelated --nodes --pad --no-pad --tree-format --skip-bad --no-skip-bad --traces --values --no-values --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -447,7 +447,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--same --relative --no-relative --pad --no-pad --tree-format --skip-bad --no-skip-bad --traces --values --no-values --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -476,7 +476,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="-k --k --norm --drop --components --isolated --multiplet --sign --vec-norm --pad --solver --seed --preset --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -499,7 +499,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--steps --times --ppr --loops --space-dim --preset --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -521,7 +521,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--steps --ppr --loops --form --preset --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -542,7 +542,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--times --norm --drop --space-dim --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -565,7 +565,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--weighted --no-weighted --limit --clip --offset --unreachable --virtual-node --degrees --no-degrees --preset --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -582,7 +582,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--commute --no-commute --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -601,7 +601,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="-k --k --form --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -619,7 +619,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="-k --k --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -637,7 +637,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--columns --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -656,7 +656,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--clip --offset --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -674,7 +674,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--longest --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -691,7 +691,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--reachable --no-reachable --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -718,7 +718,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="-k --k --q --q-mode --norm --convention --isolated --multiplet --pad --parts --solver --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -739,7 +739,7 @@ _pe() {
                 --dask) return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--shape --dims --combine --init --std --seed --expand --no-expand --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -755,7 +755,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--len --stride --pattern --summary --variant --dim --seed --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -784,7 +784,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--scheme --len --stride --start --anchors --fill --sinks --window --max-position --max-distance --group --pairs --no-pairs --seed --segments --merge --temporal-merge --time-interval --after --lengths --mask --padding-idx --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
@@ -808,7 +808,7 @@ _pe() {
                 --dtype) COMPREPLY=($(compgen -W "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2" -- "$current")); return ;;
                 --name) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--component --layer-type --seq-len --layout --truncate --no-truncate --compute --grid --row-order --table --len --q-len --k-len --positions --shard --distances --prefix-rows --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
@@ -843,7 +843,7 @@ _pe() {
                 --scaling) COMPREPLY=($(compgen -W "yarn linear ntk dynamic-ntk llama3" -- "$current")); return ;;
                 --factor) return ;;
                 -o|--output) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
-                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors" -- "$current")); return ;;
+                --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
             words=""; flags="--len --grid --from-grid --window --from-window --tensor --config --method --preset --anchor --antialias --no-antialias --keep --alpha --seed --prefix-rows --suffix-rows --offset --outliers --scaling --factor --force-scaling --link --dry-run -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;

@@ -172,8 +172,9 @@ def _encoding(name: str) -> Callable[[], Callable[..., Any]]:
 class GenGroup(LazyGroup):
     """Make the table of an encoding.
 
-    At a terminal it shows a summary and a picture; with -o, or into a pipe, it writes the table. `pe gen NAME --help`
-    explains one encoding.
+    At a terminal it shows a summary and a picture; with -o, or into a pipe, it writes the table. `pe gen NAME -h` shows
+    the common options of one encoding, `pe gen NAME --help` explains it. `pe gen --list` and `pe gen model --list` show
+    the encodings and the presets of models, with --json for programs.
 
     \b
     Example:
@@ -303,11 +304,11 @@ def _listed(argv: list[str]) -> int | None:
     if argv[:1] != ["gen"] or "--list" not in argv:
         return None
     if [word for word in argv[1:] if not word.startswith("-")] == ["model"]:
-        from pe_cli.models.read import preset_names
+        from pe_cli.models.read import preset_values
 
-        rows = [
-            {"name": name, "example": f"pe gen model {name} --len 4096 -o cache.safetensors"}
-            for name in preset_names()
+        rows: list[dict[str, Any]] = [
+            {"name": name, "source": source, "summary": f"{_told(values)} ({source})", "values": values}
+            for name, source, values in preset_values()
         ]
         what = "presets"
     else:
@@ -321,9 +322,22 @@ def _listed(argv: list[str]) -> int | None:
     else:
         width = max(len(row["name"]) for row in rows)
         for row in rows:
-            print(f"{row['name']:{width}}  {row.get('summary') or row['example']}")
+            print(f"{row['name']:{width}}  {row['summary']}")
     sys.stdout.flush()
     raise SystemExit(DONE)
+
+
+def _told(values: Mapping[str, Any]) -> str:
+    """The values of a preset in a line; of a block of settings its type and factor."""
+    said = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            kind, factor = value.get("rope_type", value.get("type")), value.get("factor")
+            value = f"{kind or 'by layer type'}" + (f" x{factor:g}" if factor else "")
+        elif isinstance(value, float):
+            value = f"{value:g}"
+        said.append(str(value) if name == "model_type" else f"{name} {value}")
+    return ", ".join(said)
 
 
 def _sentence(error: Exception, argv: list[str]) -> str:

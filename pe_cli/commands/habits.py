@@ -304,10 +304,10 @@ def no_such_encoding(word: str, rest: Sequence[str]) -> PeError:
 
 def _line_of_gen(encoding: str, rest: Sequence[str]) -> str:
     """The line `pe gen ENCODING` with these words behind it, options of other tools mended."""
-    from pe_cli.commands.gen import Encoding
-
     if not rest or encoding == "model":
         return line_of(["gen", encoding, *rest])
+    from pe_cli.commands.gen import Encoding
+
     known = [
         flag for one in Encoding(encoding).declared() for flags in one.flags for flag in flags.split("/")
     ]

@@ -75,7 +75,8 @@ def model(which: Which, rows: ModelRows, naming: options.Naming, output: options
     Reads Hugging Face configurations of transformers 4 and 5, those of other formats (params.json, mlc, litgpt,
     TensorRT-LLM, NeMo …) and GGUF metadata, prints each value with where it came from, and warns of every default
     that the file leaves to the model's class. Position settings that had no part in the table are named. The table
-    comes in the layout in which the model's own code has it. Models without rotation give their own encoding (ALiBi,
+    comes in the layout in which the model's own code has it. `pe gen model --list` shows the presets with their values
+    and where those were read. Models without rotation give their own encoding (ALiBi,
     T5, sinusoidal); a learned table is not in a configuration: then it says where it lies.
 
     \b

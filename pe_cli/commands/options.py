@@ -377,7 +377,7 @@ def _spell(value: Any) -> str:
 
 # The groups that commands share
 
-FORMATS = ("npy", "npz", "h5", "safetensors")
+FORMATS = ("npy", "npz", "h5", "safetensors", "csv")
 
 
 @dataclass(frozen=True)
@@ -403,7 +403,7 @@ class Written:
 
     heading: ClassVar[str] = "Output"
     output: str | None = option(
-        "FILE", "Write FILE (.npy .npz .h5 .safetensors); - is stdout.", flags="-o --output", common=True
+        "FILE", "Write FILE (.npy .npz .h5 .safetensors .csv); - is stdout.", flags="-o --output", common=True
     )
     format: str | None = option(
         "NAME", f"{', '.join(FORMATS)}, whatever the file is called.", choices=lambda: FORMATS

@@ -157,6 +157,7 @@ EXTENSIONS = {
     "npz": (".npz",),
     "h5": (".h5", ".hdf5"),
     "safetensors": (".safetensors",),
+    "csv": (".csv",),  # written, not read
 }
 
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
@@ -162,7 +163,9 @@ def open_sink(
     if twice:
         raise PeError(f"two tensors are called {twice[0]!r}; a file needs different names")
     layout = _layout_of(kind, specs, metadata)
-    with open_output(path, force=force) as output, _opened(output, specs, layout) as sink:
+    if kind == "csv":
+        _require_plane(specs)
+    with open_output(path, force=force) as output, _opened(output, specs, layout, kind) as sink:
         yield sink
 
 
@@ -175,10 +178,16 @@ def _layout_of(kind: str, specs: Sequence[TensorSpec], metadata: Mapping[str, st
 
 
 @contextmanager
-def _opened(output: OpenOutput, specs: Sequence[TensorSpec], layout: FileLayout | None) -> Iterator[Sink]:
+def _opened(
+    output: OpenOutput, specs: Sequence[TensorSpec], layout: FileLayout | None, kind: str
+) -> Iterator[Sink]:
     total = sum(spec.nbytes for spec in specs) if layout is None else layout.end
-    output.reserve(total)
-    sink = _NpzSink(specs, Writer(output, total)) if layout is None else _FlatSink(output, layout)
+    sink: _Closing
+    if kind == "csv":
+        sink = _CsvSink(specs, Writer(output, total))
+    else:
+        output.reserve(total)
+        sink = _NpzSink(specs, Writer(output, total)) if layout is None else _FlatSink(output, layout)
     try:
         yield sink
         sink.finish()
@@ -224,6 +233,52 @@ class _FlatSink:
         while self._fixed and (before is None or self._fixed[0][0] < before):
             offset, data = self._fixed.pop(0)
             self._writer.write(offset, memoryview(data))
+
+
+def _require_plane(specs: Sequence[TensorSpec]) -> None:
+    """A table of one or two axes of real numbers is what lines with commas can hold."""
+    if len(specs) != 1:
+        names = ", ".join(spec.called for spec in specs)
+        raise PeError(f"csv holds one table, here are {names}: write .npz, .h5 or .safetensors")
+    spec = specs[0]
+    if len(spec.shape) > 2 or spec.dtype.startswith("complex"):
+        raise PeError(
+            f"csv holds lines of real numbers, {spec.called} is {spec.dtype} of shape {spec.shape}: write .npy"
+        )
+
+
+class _CsvSink:
+    """`.csv`: a line for each row, numbers as short as they can be and still mean the stored value, without a heading."""
+
+    sequential = True
+    VALUES = 4096  # that are text at a time
+
+    def __init__(self, specs: Sequence[TensorSpec], writer: Writer) -> None:
+        self.specs = tuple(specs)
+        self._ledger = _Written(specs, sequential=True)
+        self._writer = writer
+        self._end = 0
+
+    def write(self, name: str, start: int, rows: NDArray[Any]) -> None:
+        self._ledger.accept(name, start, rows)
+        lines = rows.reshape(len(rows) if rows.ndim else 1, -1)
+        plain = lines.astype(
+            np.int8 if lines.dtype.kind == "b" else np.float32 if lines.dtype.kind == "V" else lines.dtype
+        )
+        step = max(1, self.VALUES // max(1, lines.shape[1]))
+        for first in range(0, len(plain), step):
+            text = "".join(f"{','.join(line)}\n" for line in plain[first : first + step].astype(str))
+            self._writer.write(self._end, memoryview(text.encode("ascii")))
+            self._end += len(text)
+
+    def finish(self) -> None:
+        """Write what is still held back; an error if rows are missing."""
+        self._ledger.finish()
+        self._writer.finish()
+
+    def abandon(self) -> None:
+        """Write no more."""
+        self._writer.abandon()
 
 
 class _OnlyForward(io.RawIOBase):

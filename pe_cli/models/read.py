@@ -209,6 +209,14 @@ def preset_names() -> list[str]:
     return list(data("presets"))
 
 
+def preset_values() -> list[tuple[str, str, dict[str, Any]]]:
+    """Each preset: its name, where its numbers were read, and the keys of its config.json."""
+    return [
+        (name, values["source"], {key: value for key, value in values.items() if key != "source"})
+        for name, values in data("presets").items()
+    ]
+
+
 def preset_configuration(name: str) -> Configuration:
     """The rotary part of the configuration of a well-known model.
 

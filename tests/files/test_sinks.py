@@ -337,3 +337,25 @@ def test_an_error_in_the_thread_reaches_the_caller() -> None:
         if thread.name == "pe-writer":
             thread.join(timeout=10)
             assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64", "bool"])
+def test_a_csv_reads_back_what_was_stored(dtype: str, tmp_path: Path) -> None:
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    table = (np.random.default_rng(1).normal(size=(9000, 3)) * 3).astype(kind)
+    with open_sink(tmp_path / "x.csv", [TensorSpec("x", dtype, table.shape)], metadata={}) as sink:
+        sink.write("x", 0, table[:4000])
+        sink.write("x", 4000, table[4000:])
+    read = np.loadtxt(tmp_path / "x.csv", delimiter=",", dtype=np.float64)
+    np.testing.assert_array_equal(read.astype(kind), table)
+
+
+def test_a_csv_holds_one_table_of_two_axes(tmp_path: Path) -> None:
+    for specs in (
+        [TensorSpec("cos", "float32", (2, 2)), TensorSpec("sin", "float32", (2, 2))],
+        [TensorSpec("x", "float32", (2, 2, 2))],
+        [TensorSpec("x", "complex64", (2, 2))],
+    ):
+        with pytest.raises(PeError, match="csv holds"), open_sink(tmp_path / "x.csv", specs, metadata={}):
+            pass
+    assert list(tmp_path.iterdir()) == []
