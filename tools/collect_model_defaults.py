@@ -46,6 +46,7 @@ DECLARED_ELSEWHERE = {
 # Attention that rotates otherwise than the first function of its file, or whose code lies in another file.
 PAIRING_FROM_SOURCE = {
     "DeepseekV4Config": "adjacent", "RoFormerConfig": "adjacent", "SarvamMLAConfig": "adjacent", "Dots3NoteAudioEncoderConfig": "half",
+    "Qwen2_5OmniDiTConfig": "adjacent",
 }  # fmt: skip
 
 
@@ -361,7 +362,7 @@ def pairing(cls: type[PreTrainedConfig]) -> str:
     body = body or function_body(source, "apply_rotary_pos_emb")
     if not body:
         return ""
-    rotation = re.search(r"\b(rotate_\w+)\(", body)
+    rotation = re.search(r"\b(rotate_\w+|_apply_rotary_emb)\(", body)
     turned = function_body(source, rotation[1]) if rotation else body
     return "adjacent" if re.search(r"::\s*2\]", turned) else "half"
 

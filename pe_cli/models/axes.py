@@ -9,7 +9,7 @@ from typing import Any
 from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.models.configuration import CLASS_KEY, Configuration, data
 from pe_cli.models.layers import Rope, layer_count
-from pe_cli.models.resolved import KeyLedger, Resolved, RowOrder, Setting
+from pe_cli.models.resolved import ADJACENT_LAYOUTS, KeyLedger, Resolved, RowOrder, Setting
 
 COMMON_STYLE = "qwen-vision"
 ERNIE = frozenset({"Ernie4_5_VLMoeTextRotaryEmbedding"})
@@ -273,6 +273,8 @@ class SinCos:
 def resolve_denoiser(config: Configuration) -> Resolved:
     """The rotary encoding of a diffusion transformer. Its rows are cells of a grid, or places of an array."""
     name, known = str(config.values.get(CLASS_KEY)), data("denoisers")
+    if name == "Transformer2DModel":  # what DiT and PixArt were called
+        name = known["by_norm"].get(config.values.get("norm_type"), name)
     source = f"{name}, {known['source']}"
     if name in known["sincos"]:
         return _sincos(KeyLedger(config), name, SinCos(**known["sincos"][name]), source)
@@ -335,6 +337,7 @@ def resolve_denoiser(config: Configuration) -> Resolved:
         notes=tuple(ledger.notes),
         axes=count,
         row_order=order,
+        pairing="adjacent" if parameters["layout"] in ADJACENT_LAYOUTS else "half",
     )
 
 

@@ -359,6 +359,11 @@ def rotating(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> tupl
         return tuple(int(bool(theta)) for theta in thetas.value)
     kinds = layer_kinds(ledger)
     rule = data("layers").get(ledger.config.model_type, {})
+    if "still" in rule and (count := ledger.geometry("num_hidden_layers")) is not None:
+        key, default = rule["still"]
+        listed = ledger.in_file(key)
+        still_layers = ledger.numbers(listed) if listed else default
+        return tuple(int(layer not in still_layers) for layer in range(layer_count(ledger, count)))
     if "still_from_end" in rule and (count := ledger.geometry("num_hidden_layers")) is not None:
         layers = layer_count(ledger, count)
         return tuple(int((layers - 1 - layer) % rule["still_from_end"] != 0) for layer in range(layers))

@@ -26,12 +26,11 @@ from pe_cli.models.configuration import (
     types_by_stem,
 )
 from pe_cli.models.read import choose, is_gguf, preset_configuration, read_configuration
-from pe_cli.models.resolved import EVERY_LENGTH, KeyLedger, Resolved, unread_keys
+from pe_cli.models.resolved import ADJACENT_LAYOUTS, EVERY_LENGTH, KeyLedger, Resolved, unread_keys
 from pe_cli.signature import as_rows
 from pe_cli.tensors import Tensors
 
 SECTIONS = frozenset({"mrope_section", "xdrope_section"})
-ADJACENT_LAYOUTS = frozenset({"adjacent", "interleaved", "complex"})
 
 
 def resolve(

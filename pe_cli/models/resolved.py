@@ -20,6 +20,7 @@ from pe_cli.errors import PeError, parameter
 from pe_cli.models.configuration import Configuration, data, is_part, value_at
 from pe_cli.positions import spell
 
+ADJACENT_LAYOUTS = frozenset({"adjacent", "interleaved", "complex"})
 MEASURED = frozenset({"dinov3"})  # forms that measure coordinates against their grid
 EVERY_LENGTH = "at every length"  # origin of LongRoPE's policy where a file has one list of divisors
 # What other configurations call the same thing, tried after the model class's own name for it.

@@ -42,6 +42,24 @@ OTHERS: tuple[dict[str, Any], ...] = (
     {"hidden_size": 512, "head_dim": 128, "num_key_value_heads": 4},
 )
 
+# What single models need beside these sizes, by the name of their configuration class.
+SPECIAL: dict[str, dict[str, Any]] = {
+    "BailingHybridConfig": {"layer_group_size": 2},
+    "BambaConfig": {"attn_layer_indices": [1, 3]},
+    "GraniteMoeHybridConfig": {"layer_types": ["linear_attention", "full_attention"] * 2, "position_embedding_type": "rope"},
+    "Lfm2MoeConfig": {"layer_types": ["conv", "full_attention"] * 2},
+    "EsmConfig": {"position_embedding_type": "rotary"},
+    "Zamba2Config": {"use_mem_rope": True, "num_mem_blocks": 1, "hybrid_layer_ids": [1, 3], "mamba_ngroups": 1, "n_mamba_heads": 4},
+    "Glm4vTextConfig": {"hidden_size": 512, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}},
+    "GlmImageTextConfig": {"hidden_size": 512, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}},
+    "GlmOcrTextConfig": {"hidden_size": 512, "head_dim": 128, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}},
+    "CohereCompassTextConfig": {"layer_types": ["full_attention"] * 4, "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}},
+    "HunYuanVLTextConfig": {"rope_parameters": {"rope_type": "dynamic", "alpha": 10.0, "rope_theta": 1e4, "mrope_section": [4, 4, 4, 4]}},
+    "DiffusionGemmaTextConfig": {"top_k_experts": 2},
+    "Dots1Config": {"n_shared_experts": 1},
+    "Gemma3nTextConfig": {"num_kv_shared_layers": 0, "layer_types": ["sliding_attention", "full_attention"] * 2},
+}  # fmt: skip
+
 
 @dataclass
 class Captured:
@@ -80,8 +98,9 @@ def small_model(config_class: type[PreTrainedConfig], changes: dict[str, Any]) -
 
 def small_config(config_class: type[PreTrainedConfig], changes: dict[str, Any]) -> PreTrainedConfig:
     """A configuration with the sizes of SMALL, but for `changes`, where its class has them."""
-    names = set(vars(config_class())) | set(config_class.attribute_map or {})
-    wanted = {k: v for k, v in (SMALL | changes).items() if k in names and v is not None}
+    special = SPECIAL.get(config_class.__name__, {})
+    names = set(vars(config_class())) | set(config_class.attribute_map or {}) | set(special)
+    wanted = {k: v for k, v in (SMALL | changes | special).items() if k in names and v is not None}
     config = config_class(**wanted)
     config._attn_implementation = "eager"
     return config
@@ -99,11 +118,18 @@ def capturing(model: PreTrainedModel, module: Any) -> Iterator[Captured]:
         hooks.append(block.register_forward_pre_hook(lambda *_, index=index: layer.__setitem__(0, index)))
         hooks.append(block.register_forward_hook(lambda *_: layer.__setitem__(0, None)))
     found.count = len(longest)
+    indexers = [m for m in model.modules() if "Indexer" in type(m).__name__]
+    asleep: list[bool] = []  # what chooses the keys of sparse attention turns them its own way
+    for indexer in indexers:
+        hooks.append(indexer.register_forward_pre_hook(lambda *_: asleep.append(True)))
+        hooks.append(indexer.register_forward_hook(lambda *_: asleep.clear()))
     originals = {n: f for n, f in vars(module).items() if inspect.isfunction(f) and ROTATES.search(n)}
 
     def wrap(function: Any) -> Any:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
+            if asleep:
+                return result
             record(found, function, args, kwargs, result)
             if layer[0] is not None:
                 found.layers.add(layer[0])
@@ -181,6 +207,30 @@ def pairing_of(function: Any, bound: inspect.BoundArguments) -> str | None:
     return "half" if partners and partners[0] > 1 else None
 
 
+def inputs(model: PreTrainedModel) -> dict[str, Any]:
+    """13 tokens, or hidden states where the model takes no tokens."""
+    taken = inspect.signature(model.forward).parameters
+    tokens = torch.arange(3, 3 + LENGTH)[None]
+    if "codes" in taken:
+        return {"codes": torch.zeros(1, model.config.num_quantizers, LENGTH, dtype=torch.long)}
+    if "input_values" in taken and "decoder_input_ids" in taken:
+        return {"input_values": torch.zeros(1, 16000), "decoder_input_ids": tokens}
+    if "input_ids" in taken and type(model).__name__ == "CsmBackboneModel":
+        return {
+            "input_ids": torch.zeros(1, LENGTH, model.config.num_codebooks, dtype=torch.long),
+            "use_cache": False,
+        }
+    if "input_ids" in taken:
+        return {"input_ids": tokens, "use_cache": False}
+    for name in ("input_embeds", "inputs_embeds", "hidden_states"):
+        if name in taken:
+            return {name: torch.zeros(1, LENGTH, model.config.hidden_size)}
+    if "input_features" in taken:
+        width = getattr(model.config, "num_mel_bins", 80)
+        return {"input_features": torch.zeros(1, width, 4 * LENGTH)}
+    return {"input_ids": tokens}
+
+
 def run(config_class: type[PreTrainedConfig]) -> tuple[Captured, PreTrainedConfig]:
     """One forward pass of a small model over 13 tokens, with the first sizes that it takes."""
     troubles = []
@@ -188,11 +238,11 @@ def run(config_class: type[PreTrainedConfig]) -> tuple[Captured, PreTrainedConfi
         try:
             model, module = small_model(config_class, changes)
             with capturing(model, module) as found, torch.no_grad():
-                model(input_ids=torch.arange(3, 3 + LENGTH)[None], use_cache=False)
+                model(**inputs(model))
         except Exception as error:
             troubles.append(
                 f"{type(error).__name__}: {str(error).splitlines()[0][:80] if str(error) else ''}"
             )
             continue
         return found, model.config
-    raise RuntimeError(troubles[0])
+    raise RuntimeError(" / ".join(dict.fromkeys(troubles)))

@@ -20,14 +20,15 @@ import pytest
 
 from pe_cli.errors import PeError
 from pe_cli.models.configuration import Configuration, data, defaults
-from pe_cli.models.resolve import from_config, resolve_configuration
+from pe_cli.models.resolve import from_config, layer_types, resolve_configuration
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
+# Why a model is not run; its table is that of the module, which test_transformers.py compares for every type.
+NOT_RUN: dict[str, str] = {}
 LONGEST, MEMORY = 60.0, 3_000_000_000
-LABELS = (None, "full_attention", "sliding_attention", "main", "compress", "hybrid", "hybrid_sliding")
 
 
 def rotary_text_types() -> list[str]:
@@ -36,7 +37,7 @@ def rotary_text_types() -> list[str]:
     return [
         name
         for name, entry in models.items()
-        if "rope" in entry and entry.get("rotary") and not entry.get("axial")
+        if "rope" in entry and entry.get("rotary") and not defaults(name).has_axes
     ]
 
 
@@ -66,18 +67,19 @@ def troubles_of(model_type: str) -> dict[str, Any]:
     troubles = {}
     ours = {}
     resolved = None
-    for label in LABELS:
+    config_here = Configuration("config.json", values, model_type=model_type)
+    for label in layer_types(config_here) or (None,):
         try:
             made = from_config(values, np.arange(LENGTH), layer_type=label, seq_len=LENGTH, compute="float32")
             ours[label] = [np.asarray(t) for t in made.values()]
-            resolved = resolved or resolve_configuration(
-                Configuration("config.json", values, model_type=model_type), layer_type=label, seq_len=LENGTH
-            )
+            resolved = resolved or resolve_configuration(config_here, layer_type=label, seq_len=LENGTH)
         except PeError as error:
             troubles[f"refused {label}"] = str(error)
     if resolved is None:
         return troubles
     tables = [t for t in captured.tables if t[0].shape[0] == LENGTH]
+    if not tables:
+        return {"not run": f"no table of {LENGTH} rows among {[t[0].shape for t in captured.tables]}"}
     differing = [
         [t.shape for t in theirs] for theirs in tables if not any(fits(theirs, o) for o in ours.values())
     ]
@@ -91,7 +93,7 @@ def troubles_of(model_type: str) -> dict[str, Any]:
         found["tables"] = str(differing)
     if pairings and pairings != {resolved.pairing}:
         found["pairing"] = f"{sorted(pairings)}, not {resolved.pairing}"
-    if captured.layers and turned != expected:
+    if captured.layers and len(expected) == captured.count and turned != expected:
         found["layers"] = f"{turned}, not {expected}"
     return found
 
@@ -100,7 +102,12 @@ def fits(theirs: list[np.ndarray], ours: list[np.ndarray]) -> bool:
     """Whether the tables are the same but for what repeats a column, sine first or cosine first."""
     if len(theirs) != len(ours):
         return False
-    return any(all(map(alike, theirs, order)) for order in (ours, ours[::-1]))
+    backwards = [theirs[0], -theirs[-1]]  # DeepSeek V4 turns the values back after attention
+    return any(
+        all(map(alike, given, order))
+        for order in (ours, ours[::-1])
+        for given in ([theirs, backwards] if len(theirs) == 2 else [theirs])
+    )
 
 
 def alike(theirs: np.ndarray, ours: np.ndarray) -> bool:
@@ -135,14 +142,16 @@ def in_a_process(model_type: str) -> dict[str, Any]:
     return json.loads(text) if status == 0 and text else {"not run": f"no answer (status {status})"}
 
 
-def test_attention_receives_the_table_that_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+def test_few_models_are_not_run() -> None:
+    assert set(NOT_RUN) <= set(rotary_text_types())
+    assert len(NOT_RUN) < len(rotary_text_types()) / 6
+
+
+@pytest.mark.parametrize("model_type", rotary_text_types())
+def test_attention_receives_the_table_that_is_made(model_type: str) -> None:
     importlib.import_module("sys").path.insert(0, str(Path(__file__).parent))
-    found = {model_type: in_a_process(model_type) for model_type in rotary_text_types()}
-    not_run = {name: said["not run"] for name, said in found.items() if "not run" in said}
-    wrong = {name: said for name, said in found.items() if said and "not run" not in said}
-    with capsys.disabled():
-        print(f"{len(found) - len(not_run)} of {len(found)} rotary text models run; not run:")
-        for name, why in not_run.items():
-            print(f"  {name}: {why}")
-    assert not wrong, json.dumps(wrong, indent=1)
-    assert len(not_run) < len(found) / 3
+    found = in_a_process(model_type)
+    if model_type in NOT_RUN:
+        assert "not run" in found
+        pytest.skip(NOT_RUN[model_type])
+    assert not found

@@ -101,17 +101,21 @@ def test_every_answer_has_a_source() -> None:
 def test_learned_tables_lie_where_it_is_said() -> None:
     wrong = {}
     for model_type, said in default_answers().items():
-        places = [
-            answer.where for answer in said if isinstance(answer, LearnedTableError) and not answer.component
-        ]
+        places = {
+            answer.where: answer.shape
+            for answer in said
+            if isinstance(answer, LearnedTableError) and not answer.component
+        }
         model = collector().built(*classes()[model_type]) if places else None
         if model is None:
             continue
-        held = [
-            name.replace("._orig_mod", "") for name, _ in (*model.named_parameters(), *model.named_buffers())
-        ]
-        for place in places:
+        held = {
+            name.replace("._orig_mod", ""): tuple(tensor.shape)
+            for name, tensor in (*model.named_parameters(), *model.named_buffers())
+        }
+        for place, shape in places.items():
             ends = place.replace(" or ", " and ").partition(" (")[0].split(" and ")
-            if not any(name.endswith(end) for name in held for end in ends):
-                wrong[model_type] = place
+            shapes = {held[name] for name in held for end in ends if name.endswith(end)}
+            if not shapes or (shape is not None and shape not in shapes):
+                wrong[model_type] = (place, shape, sorted(shapes))
     assert not wrong
