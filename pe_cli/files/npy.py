@@ -284,14 +284,22 @@ class NpzReader:
         }
 
     def pieces(self, name: str, items: int) -> Iterator[NDArray[Any]]:
+        return self._pieces(name, items, as_stored=False)
+
+    def columns(self, name: str, items: int) -> Iterator[NDArray[Any]] | None:
+        """The elements of an array in Fortran order as they lie, `items` at a time; None for one in C order."""
+        with self._open(self._members[name]) as file:
+            fortran = read_header(_Member(file, self._stream.label), self._stream.label).fortran
+        return self._pieces(name, items, as_stored=True) if fortran else None
+
+    def _pieces(self, name: str, items: int, *, as_stored: bool) -> Iterator[NDArray[Any]]:
         info = self._members[name]
         _refuse_bomb(info, self._stream.label)
         with self._open(info) as file:
             member = _Member(file, f"{self._stream.label}:{shown(name)}")
             found = read_header(member, member.label)
-            count = self.tensors[name].size
-            raw = member.elements(found.start, found.stored, count, items)
-            yield from reordered(raw, found, items, member.label) if found.fortran else raw
+            raw = member.elements(found.start, found.stored, self.tensors[name].size, items)
+            yield from reordered(raw, found, items, member.label) if found.fortran and not as_stored else raw
 
     def start(self, name: str) -> tuple[int, np.dtype[Any]] | None:
         """Nowhere: the elements must be unpacked."""

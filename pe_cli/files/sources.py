@@ -102,6 +102,12 @@ class Source:
             raise PeError(f"{self.label}: no array can have the shape {_short(spec.shape)} of {spec.called}")
         return self.reader.pieces(spec.name, max(1, items))
 
+    def columns(self, name: str, *, items: int) -> Iterator[NDArray[Any]] | None:
+        """The elements of a table that lies column after column in an `.npz`, in that order; None for all others."""
+        read = getattr(self.reader, "columns", None)
+        found: Iterator[NDArray[Any]] | None = read(name, items) if read else None
+        return found
+
     def require_readable(self, spec: TensorSpec) -> None:
         """An error where the values of a tensor are of a type that pe passes through and does not read."""
         if spec.dtype not in READABLE:

@@ -25,6 +25,7 @@ Integers = NDArray[np.int64]
 
 IN_MEMORY = 64 << 20  # bytes of an array from which it is read from its file, block by block
 EDGES_AT_ONCE = 1 << 18
+AT_ONCE = 1 << 20  # numbers copied from an archive at once
 LINES_AT_ONCE = 1 << 18
 NUMBERS = "iu"
 LISTS = ("num_nodes_list", "num_edges_list")
@@ -263,7 +264,7 @@ def _sizes(source: Source) -> Integers:
     if "batch" in source.tensors:
         counts = np.zeros(0 if sizes is None else len(sizes), dtype=np.int64)
         before = 0
-        for piece in source.flat("batch", items=1 << 20):
+        for piece in source.flat("batch", items=AT_ONCE):
             if piece.dtype.kind not in NUMBERS:
                 raise PeError(
                     f"{source.label}:batch holds {piece.dtype}; the number of each node's graph is an integer"
@@ -316,15 +317,16 @@ def _stored(source: Source, name: str, rows: int, kinds: str) -> ColumnSource:
     if span is not None:
         _require_kind(span[2], f"{source.label}:{name}", kinds)
         return _ColumnsInFile(*span, rows, shape[1])
+    columns = source.columns(name, items=AT_ONCE)
     with tempfile.TemporaryFile() as file:
         dtype = None
-        for piece in source.flat(name, items=1 << 20):
+        for piece in source.flat(name, items=AT_ONCE) if columns is None else columns:
             dtype = piece.dtype
             file.write(np.ascontiguousarray(piece).data)
         file.flush()
         assert dtype is not None
         _require_kind(dtype, f"{source.label}:{name}", kinds)
-        return _ColumnsInFile(file.fileno(), 0, dtype, rows, shape[1])
+        return _ColumnsInFile(file.fileno(), 0, dtype, rows, shape[1], together=columns is not None)
 
 
 def _require_kind(dtype: np.dtype[Any], name: str, kinds: str) -> None:
