@@ -25,8 +25,8 @@ from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import smallest_integer
 from pe_cli.process import step
 from pe_cli.signature import encoding
-from pe_cli.structures import GraphLike, as_graph
-from pe_cli.structures.graph import SparseRows, need_scipy
+from pe_cli.structures import Graph, GraphLike, as_graph
+from pe_cli.structures.graph import SparseRows, coalesced, need_scipy
 from pe_cli.tensors import Tensors
 
 FOSTER = 1e-7  # how far a sum of shares, n - 1, may be off
@@ -50,6 +50,7 @@ def shortest_path(
     unreachable: int = -1,
     virtual_node: int | None = None,
     degrees: bool = False,
+    paths: int | None = None,
     preset: DistancePreset | None = None,
 ) -> Tensors:
     """The number of edges on the shortest path between every two nodes (Graphormer's spatial encoding).
@@ -76,13 +77,17 @@ def shortest_path(
     unreachable : what stands where there is no path.
     virtual_node : put a node in front of each graph, with this number between it and every node: (n + 1, n + 1).
     degrees : give in_degree and out_degree (n,) too, with the same offset.
+    paths : give path_edges (n, n, paths) too: the numbers, in the order of the file and from 0 in each graph, of the first
+        edges on a shortest path from node to node, -1 behind its end; of several paths the one that Graphormer takes.
+        Their features are averaged in its edge encoding (section 3.1.3).
     preset : graphormer: offset 1, unreachable 511 and degrees, as its batches hold them (for virtual_node its bias has an
         entry of its own, say 512); dgl: offset 1 and unreachable 0, as SpatialEncoder indexes its table; give its clip.
 
     Returns
     -------
     Tensors
-        distance, of several graphs with ptr and pair_ptr (graphs + 1,).
+        distance, and in_degree, out_degree and path_edges where they are asked for; of several graphs with ptr and
+        pair_ptr (graphs + 1,).
 
     Raises
     ------
@@ -91,9 +96,13 @@ def shortest_path(
     """
     graph = as_graph(graph)
     require_nodes(graph, 1)
-    for name, number in (("limit", limit), ("clip", clip)):
-        if number is not None and number < 0:
-            raise PeError(f"{parameter(name)} {number}: give at least 0")
+    for name, number, least in (("limit", limit, 0), ("clip", clip, 0), ("paths", paths, 1)):
+        if number is not None and number < least:
+            raise PeError(f"{parameter(name)} {number}: give at least {least}")
+    if paths is not None and weighted:
+        raise PeError(
+            f"{parameter('paths')} {paths}: paths are those of fewest edges; leave out {parameter('weighted')}"
+        )
     if preset is not None:
         if offset or unreachable != -1 or weighted:
             raise PeError(
@@ -114,7 +123,7 @@ def shortest_path(
         table.values += offset
         table.values[none] = unreachable
         largest = table.values.max(where=~none, initial=0).item()
-        without = int(np.count_nonzero(none))
+        without = int(np.count_nonzero(none)) - len(table.values) + int((graph.sizes**2).sum())
     else:
         longest = min(graph.largest - 1, *(n for n in (limit, clip, graph.largest) if n is not None)) + offset
         numbers = [unreachable, offset, longest, *([virtual_node] if virtual_node is not None else [])]
@@ -130,9 +139,12 @@ def shortest_path(
     facts: dict[str, Any] = {"pairs_without_path": without}
     if not graph.several and table.filled:
         facts["largest"] = largest
-    return of_pairs(
-        graph, "distance", table, facts, (), node_degrees(graph, None, offset) if degrees else None
-    )
+    beside = node_degrees(graph, None, offset) if degrees else {}
+    if paths is not None:
+        found = _path_edges(graph, paths, limit, extra)
+        sides = (-1,) if graph.several else (int(found.sides[0]),) * 2
+        beside["path_edges"] = found.values.reshape(*sides, paths)
+    return of_pairs(graph, "distance", table, facts, (), beside)
 
 
 @encoding
@@ -185,6 +197,55 @@ def resistance_distance(graph: GraphLike, *, commute: bool = False) -> Tensors:
     if graph.directed:
         warnings += ("the graph is directed: these are the resistances of (A + A')/2",)
     return of_pairs(graph, "resistance", table, {"connected_components": members.count}, warnings)
+
+
+def _path_edges(graph: Graph, longest: int, limit: int | None, extra: int) -> PairValues:
+    """The first `longest` edges on a shortest path from node to node, by Floyd and Warshall's algorithm.
+
+    Node after node is tried between every two nodes, and taken where it makes the path shorter, as Graphormer's
+    algos.pyx does: that decides which of several shortest paths is followed.
+    """
+    edges, count = graph.edges, max(graph.num_edges, 1)
+    own = graph.graph_of[edges[0]]
+    order = np.argsort(own, kind="stable")
+    number = np.empty(len(own), dtype=np.int64)  # of each edge in its graph
+    number[order] = np.arange(len(own)) - np.searchsorted(own[order], own[order])
+    ends = [edges] if graph.directed and not graph.mirrored else [edges, edges[::-1]]
+    # An edge that is written from i to j comes before one from j to i.
+    codes = np.concatenate([number + 1 + turn * count for turn in range(len(ends))]).astype(np.float64)
+    source, target = np.concatenate(ends, axis=1)
+    first = coalesced(graph.num_nodes, source, target, codes, np.minimum.reduceat)
+    members = Members(first)
+    largest = int(members.sizes.max(initial=0))
+    if largest > DENSE:
+        raise PeError(
+            f"{parameter('paths')} {longest}: a component has {largest:,} nodes; paths are found up to {DENSE:,}"
+        )
+    require_pairs(graph, 4 * longest, f"use fewer {parameter('paths')}")
+    table = PairValues(graph, -1, np.int32, (longest,), extra=extra)
+    for stack in members.stacks(DENSE, "paths"):
+        code = members.dense(first, stack.nodes)
+        nodes = np.arange(stack.size)
+        distance = np.where(code > 0, 1.0, np.inf)
+        distance[:, nodes, nodes] = 0
+        following = np.where(code > 0, nodes, -1)  # the next node on the way from i to j
+        for middle in nodes:
+            through = distance[:, :, middle, None] + distance[:, middle, None, :]
+            better = through < distance
+            distance = np.where(better, through, distance)
+            following = np.where(better, following[:, :, middle, None], following)
+        there = np.isfinite(distance) if limit is None else distance <= limit
+        item, goal = np.arange(len(code))[:, None, None], nodes[None, None, :]
+        at = np.broadcast_to(nodes[None, :, None], code.shape)
+        found = np.full((*code.shape, longest), -1, dtype=np.int32)
+        for place in range(longest):
+            going = there & (at != goal)
+            after = np.where(going, following[item, at, goal], at)
+            taken = (code[item, at, after].astype(np.int64) - 1) % count
+            found[..., place] = np.where(going, taken, -1)
+            at = after
+        table.put(stack.nodes, stack.nodes, found)
+    return table
 
 
 def _lengths(edges: Any, table: PairValues) -> PairValues:

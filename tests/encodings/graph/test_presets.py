@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -135,6 +137,48 @@ def test_graphormer():
         assert np.array_equal(front[1:, 1:], np.where(distance == 510, 511, np.minimum(distance, 4) + 1))
     table = shortest_path(graph, preset="dgl", clip=3)["distance"]
     assert np.array_equal(table, np.where(distance == 510, 0, np.minimum(distance, 3) + 1))
+
+
+def test_paths_of_graphormer():
+    # algos.pyx: floyd_warshall keeps the node that was put between two others, get_all_edges and gen_edge_input follow it
+    for graph in list(graphs())[:40]:
+        a, n = graph.adjacency.dense() > 0, graph.num_nodes
+        distance, between = np.where(a, 1, 510), np.full((n, n), -1)
+        np.fill_diagonal(distance, 0)
+        for k in range(n):
+            better = distance > distance[:, k, None] + distance[k]
+            between[better] = k
+            distance = np.minimum(distance, distance[:, k, None] + distance[k])
+
+        def way(i, j):
+            k = between[i, j]  # noqa: B023
+            return [] if k < 0 else [*way(i, k), k, *way(k, j)]
+
+        arcs = list(map(tuple, graph.edges.T.tolist()))
+        wanted = np.full((n, n, 3), -1)
+        for i, j in np.argwhere((distance < 510) & (distance > 0)).tolist():
+            taken = [arcs.index((int(u), int(v))) for u, v in pairwise([i, *way(i, j), j])][:3]
+            wanted[i, j, : len(taken)] = taken
+        assert np.array_equal(shortest_path(graph, preset="graphormer", paths=3)["path_edges"], wanted)
+    near = shortest_path(graph, paths=3, limit=1)["path_edges"]
+    assert (near[:, :, 1:] == -1).all()
+    assert np.array_equal(near[..., 0], np.where(distance <= 1, wanted[..., 0], -1))
+
+
+def test_paths_in_several_graphs_and_in_one_direction():
+    several = Graph(7, [[4, 1, 0, 4], [5, 2, 1, 3]], ptr=[0, 3, 7])
+    table = shortest_path(several, paths=2)
+    assert table["path_edges"].shape == (25, 2)
+    for n, number, edges in ((3, 0, [[1, 0], [2, 1]]), (4, 1, [[1, 1], [2, 0]])):
+        alone = shortest_path(Graph(n, edges), paths=2)["path_edges"]
+        begin, end = table["pair_ptr"][number : number + 2]
+        assert np.array_equal(table["path_edges"][begin:end], alone.reshape(-1, 2))
+    arcs = shortest_path(Graph(3, [[0, 1], [1, 2]], directed=True), paths=2, virtual_node=9)["path_edges"]
+    assert arcs[1:, 1:].tolist() == [[[-1, -1], [0, -1], [0, 1]], [[-1, -1]] * 2 + [[1, -1]], [[-1, -1]] * 3]
+    assert (arcs[0] == -1).all()
+    for options, message in (({"paths": 0}, "at least 1"), ({"paths": 2, "weighted": True}, "fewest edges")):
+        with pytest.raises(PeError, match=message):
+            shortest_path(several, **options)
 
 
 def test_a_preset_and_another_option():
