@@ -553,6 +553,7 @@ _pe() {
                 --offset) return ;;
                 --unreachable) return ;;
                 --virtual-node) return ;;
+                --paths) return ;;
                 --preset) COMPREPLY=($(compgen -W "graphormer dgl" -- "$current")); return ;;
                 --shard) return ;;
                 --pad-to) return ;;
@@ -568,7 +569,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--weighted --no-weighted --limit --clip --offset --unreachable --virtual-node --degrees --no-degrees --preset --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="--weighted --no-weighted --limit --clip --offset --unreachable --virtual-node --degrees --no-degrees --paths --preset --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen resistance-distance")
             case "$previous" in
                 --shard) return ;;
