@@ -42,6 +42,7 @@ def test_the_wheel_holds_what_is_no_module(wheel: ZipFile) -> None:
         "bash-completion/completions/pe",
         "zsh/site-functions/_pe",
         "fish/vendor_completions.d/pe.fish",
+        "man/man1/pe-gen-rope.1",
     ):
         assert any(name.endswith(f"data/share/{share}") for name in names), share
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -1,7 +1,11 @@
-"""Write the reference, one page per command, from the commands themselves: `python tools/make_reference.py`."""
+"""Write the reference and the manual, a page for each command, from the commands themselves.
+
+`python tools/make_reference.py` writes `docs/reference/` and `man/`.
+"""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,26 +17,28 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # this repository and not
 
 from pe_cli.catalogue import CATALOGUE, FAMILIES
 from pe_cli.cli import app
+from pe_cli.first import __version__
 
-FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+ROOT = Path(__file__).parent.parent
+FOLDER, MANUAL = ROOT / "docs" / "reference", ROOT / "man"
 WIDTH = 100
 
 
 def pages() -> dict[str, str]:
     """Each page by file name, with its text."""
     texts = {
-        f"{'-'.join(words)}.md": page(words, text)
-        for words, text in walk(typer.main.get_command(app), ("pe",))
+        f"{'-'.join(words)}.md": page(words, command.get_help(context)) for words, command, context in walk()
     }
     return {"README.md": contents(texts), **texts}
 
 
-def walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every command with the text of its help."""
+def walk(command: Any = None, words: tuple[str, ...] = ("pe",)) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """Every command by its words, with the context in which it prints its help."""
+    command = command or typer.main.get_command(app)
     context = command.context_class(
         command, info_name=" ".join(words), terminal_width=WIDTH, max_content_width=WIDTH
     )
-    yield words, command.get_help(context)
+    yield words, command, context
     for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
         yield from walk(command.get_command(context, name), (*words, name))
 
@@ -64,20 +70,63 @@ def contents(texts: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def manual() -> dict[str, str]:
+    """Each page of the manual by file name, as `man` reads it."""
+    return {f"{'-'.join(words)}.1": man_page(words, command, context) for words, command, context in walk()}
+
+
+def man_page(words: tuple[str, ...], command: Any, context: Any) -> str:
+    """One page: name, synopsis, description, example, and the options under their headings."""
+    name = "-".join(words)
+    first, *more = (part.strip("\n") for part in inspect.cleandoc(command.help or "").split("\n\n"))
+    examples = [part for part in more if part.startswith("\b")]
+    lines = [f'.TH {_roff(name.upper())} 1 "" "pe {__version__}" "Positional encodings"', ".SH NAME"]
+    lines += [f"{_roff(name)} \\- {_roff(' '.join(first.split()).rstrip('.'))}", ".SH SYNOPSIS"]
+    lines += [_roff(" ".join([" ".join(words), *command.collect_usage_pieces(context)]))]
+    described = [part for part in more if part not in examples]
+    if described:
+        lines += [
+            ".SH DESCRIPTION",
+            *(line for part in described for line in (".PP", _roff(" ".join(part.split())))),
+        ]
+    for part in examples:
+        lines += [".SH EXAMPLES", ".nf", *(_roff(line.strip()) for line in part.splitlines()[2:]), ".fi"]
+    sections: dict[str, list[tuple[str, str]]] = {}
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record:
+            sections.setdefault(getattr(parameter, "rich_help_panel", None) or "Help", []).append(record)
+    for below, lazy in getattr(command, "lazy", {}).items():
+        sections.setdefault(lazy.heading, []).append((below, f"{lazy.summary}; see {name}-{below}(1)"))
+    for heading, records in sections.items():
+        lines.append(f'.SH "{_roff(heading.upper())}"')
+        lines += [
+            line
+            for typed, text in records
+            for line in (".TP", f".B {_roff(typed)}", _roff(" ".join(text.split())))
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _roff(text: str) -> str:
+    """Text in which nothing is a request or an escape of roff."""
+    plain = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{plain}" if plain.startswith((".", "'")) else plain
+
+
+MADE = ((FOLDER, "*.md", pages), (MANUAL, "*.1", manual))
+
+
 def main() -> None:
-    """Write the pages, or with --check only say whether they are current."""
-    wanted = pages()
-    current = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
-    if "--check" in sys.argv:
-        stale = sorted(
-            name for name in wanted.keys() | current.keys() if wanted.get(name) != current.get(name)
-        )
-        sys.exit(f"not current: {', '.join(stale)}; run python tools/make_reference.py" if stale else 0)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in current.keys() - wanted.keys():
-        (FOLDER / name).unlink()
-    for name, text in wanted.items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+    """Write the pages of the reference and of the manual."""
+    for folder, pattern, make in MADE:
+        wanted = make()
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.glob(pattern):
+            if path.name not in wanted:
+                path.unlink()
+        for name, text in wanted.items():
+            (folder / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
