@@ -142,7 +142,7 @@ def compare(
             raise PeError(f"{parameter(name)} {value}: a finite number of at least 0 is needed")
     with _opened(a, tensor_a, "a") as (left, named_a), _opened(b, tensor_b, "b") as (right, named_b):
         report = compare_sources(left, right, (named_a, named_b), Tolerance(atol, rtol, ulp))
-    return CompareResult(report.as_dict())
+    return CompareResult(report.to_dict())
 
 
 class _Resize(TypedDict, total=False):

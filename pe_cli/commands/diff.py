@@ -85,7 +85,7 @@ def diff(tables: Tables, same: Same, output: options.Told) -> None:
         if output.plot:
             _plot(report, output.plot, output.force)
     if output.json:
-        print(canonical(jsonable(report.as_dict())))
+        print(canonical(jsonable(report.to_dict())))
     elif not output.quiet or not report.equal:
         from pe_cli.render.difference import show
 

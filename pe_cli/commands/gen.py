@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SCHEMA = "pe.gen/1"
 MEASURED = ("residual",)  # facts that are reported and not stored, since they differ between processors
 NAMELESS = ("npy", "npz")  # formats without metadata
+FOREIGN_TO_NUMPY = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2"})
 LARGEST_FILE = 2**63 - 2**32  # with room for a header
 # Widths of a row: lists of their length are made before anything is written.
 LONGEST = {"dim": 1 << 22, "num_bands": 1 << 20, "heads": 1 << 20, "width": 1 << 20, "num_buckets": 1 << 24}
@@ -473,6 +474,16 @@ def _say_written(request: Request, output: options.Output) -> None:
     said = "; ".join([f"{tensors}, {size(request.table.nbytes)} to {where}", *facts])
     tell(f"pe: {said}")
     kind = default_format(output.output, specs, output.format)
+    foreign = sorted({spec.dtype for spec in specs} & FOREIGN_TO_NUMPY)
+    if foreign and kind in NAMELESS:
+        tell(
+            f"pe: note: numpy has no {foreign[0]}, np.load gives raw bytes: array.view(ml_dtypes.{foreign[0]}) reads "
+            "them; .safetensors keeps the type"
+        )
+    if output.plot and output.output is None:
+        tell(
+            "pe: note: stdout is no terminal, so the table went there beside the picture; -o FILE writes it to a file"
+        )
     if "node_ids" in request.table.facts and kind in NAMELESS:
         tell(
             f"pe: warning: {kind} files carry no names: the ids of the nodes are in none of it; "

@@ -79,7 +79,7 @@ def inspect(what: What, model: OfModel, output: options.Shown) -> None:
         _plot(report, output.plot, output.force)
     of_gguf = _model_of_gguf(source) if report.format == "gguf" and not named else None
     if output.json:
-        said = report.as_dict() | ({"model": of_gguf} if of_gguf else {})
+        said = report.to_dict() | ({"model": of_gguf} if of_gguf else {})
         print(canonical(jsonable(said)))
     else:
         from pe_cli.render.inspection import show_file
@@ -121,7 +121,7 @@ def _inspect_model(source: str, asked: OfModel, output: options.Shown) -> list[d
     from pe_cli.extend.findings import findings
     from pe_cli.models.describe import inspect_config, unresolved
 
-    found = [finding.as_dict() for finding in findings(source)]
+    found = [finding.to_dict() for finding in findings(source)]
     tensors = _position_tensors(Path(source)) if Path(source).is_dir() else []
     try:
         report = inspect_config(
@@ -162,7 +162,7 @@ def _position_tensors(folder: Path) -> list[dict[str, Any]]:
                     "dtype": spec.dtype,
                     "bytes": spec.nbytes,
                 }
-                found.append({**role.as_dict(), **header})
+                found.append({**role.to_dict(), **header})
     return found
 
 

@@ -258,9 +258,8 @@ def documentation(function: Callable[..., Any]) -> Doc:
     credits = [match[0] for match in _SOURCE.finditer(text)]
     pieces = _HEADING.split(_SOURCE.sub("", text))
     sections = dict(zip(pieces[1::2], pieces[2::2], strict=True))
-    prose = [pieces[0].strip()]
-    prose += [sections[name].strip() for name in ("Notes", "Examples") if name in sections]
-    prose += credits
+    parts = [*pieces[0].strip().split("\n\n"), sections.get("Notes", "").strip(), *credits]
+    prose = [part for part in parts if part and not part.startswith(">>> ")]
     linked = re.sub(r"arXiv (\d{4}\.\d{4,5})", r"https://arxiv.org/abs/\1", "\n\n".join(prose))
     linked = re.sub(r"kexue\.fm (\d+)", r"https://kexue.fm/archives/\1", linked)
     return Doc(linked, _lines_of_parameters(sections.get("Parameters", "")))

@@ -49,7 +49,7 @@ class Difference:
     def explained(self) -> bool:
         return self.equal or self.explanation.explained
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         found: dict[str, Any] = {"a": _spec(self.a), "b": _spec(self.b), "equal": self.equal}
         if self.metrics is not None:
@@ -98,7 +98,7 @@ class Report:
                 known.residual_after = max(known.residual_after or 0.0, cause.residual_after or 0.0)
         return list(found.values())
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         measured = [pair.metrics for pair in self.pairs if pair.metrics is not None]
         found: dict[str, Any] = {
@@ -112,7 +112,7 @@ class Report:
             "max_ulp": max((m.max_ulp for m in measured), default=None),
             "max_rel": max((m.max_rel for m in measured), default=None),
             "causes": [cause.to_dict() for cause in self.causes],
-            "tensors": [pair.as_dict() for pair in self.pairs],
+            "tensors": [pair.to_dict() for pair in self.pairs],
         }
         if len(self.pairs) == 1:
             found |= {k: v for k, v in found["tensors"][0].items() if k not in found}

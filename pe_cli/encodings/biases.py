@@ -66,6 +66,9 @@ def alibi(
 ) -> NDArray[Any]:
     """ALiBi: a penalty that grows linearly with distance, steeper for some heads than for others.
 
+    >>> alibi(4, heads=8).shape
+    (8, 4, 4)
+
     Added to the attention logits; nothing is learned. Forms: matrix: -slope |distance| (heads, queries, keys),
     with --causal only for keys to the left; key: slope * key position (heads, keys), as BLOOM and fairseq
     store it; mpt: slope * (key - last key) (heads, keys); slopes: (heads,). The forms give the same
@@ -134,6 +137,9 @@ def kerple(
 ) -> Tensors:
     """KERPLE: a penalty by a kernel of the distance, with two learned numbers per head.
 
+    >>> kerple(4, heads=8)["bias"].shape
+    (8, 4, 4)
+
     log: -p ln(1 + a |d|); power: -a |d|^p. Added to the attention logits. Tensors: `bias` (heads, queries,
     keys) and the `bias_p`, `bias_a` (heads,) that were used: given, or drawn as the authors initialise
     them, p from U(0, 2) and a from U(0, 1). As in their code both are kept at or above 0.01 (p of power <= 2).
@@ -196,6 +202,9 @@ def sandwich(
 ) -> NDArray[Any]:
     """Sandwich: the inner product of two sinusoidal codes, which depends on their distance only.
 
+    >>> sandwich(4, heads=8, dim=128).shape
+    (8, 4, 4)
+
     sum over i of cos(d base^(-2i/dim)), divided by 8h/heads for head h = 1..heads. Shape (heads, queries,
     keys), added to the attention logits; nothing is learned. It decays from dim/2 at distance 0.
 
@@ -251,6 +260,9 @@ def fire(
     dtype: DType = "float32",
 ) -> Tensors:
     """FIRE: a small network of the distance, relative to how far the query could look back.
+
+    >>> fire(4, heads=8, seed=1)["bias"].shape
+    (8, 4, 4)
 
     bias = f(ln(1 + c |i - j|) / (ln(1 + c max(i, L)) + eps)) for query i and key j, where f is a network
     1 -> width, ReLU -> heads, and L the threshold below which the denominator stays put. Added to the

@@ -36,6 +36,9 @@ def cope(
 ) -> Tensors:
     """CoPE: positions counted by gates, so that they can count words or sentences instead of tokens.
 
+    >>> cope([[[1.0, 2.0], [3.0, 4.0]]], key=[[[1.0, 2.0], [3.0, 4.0]]], max_position=4)["positions"].shape
+    (1, 2, 2)
+
     Each key opens a gate g_ij = sigmoid(q_i . k_j / sqrt(head_dim)), and the contextual position of key j for
     query i is the sum of the gates from j to i, at most P - 1; where all gates are open it is i - j + 1.
     Between whole positions the bias q_i . e_p is interpolated. Tensors: `positions` (heads, queries, keys),
@@ -100,6 +103,9 @@ def cope(
 @encoding
 def fox(*, log_gates: Array, gate_logits: bool = False, dtype: DType = "float32") -> Tensors:
     """Forgetting gates (FoX): what lies between a key and a query lets the query forget the key.
+
+    >>> fox(log_gates=[[-0.5, -0.5, -0.5]]).tolist()
+    [[[0.0, 0.0, 0.0], [-0.5, 0.0, 0.0], [-1.0, -0.5, 0.0]]]
 
     bias_ij = sum of the logarithms of the forget gates f_t from t = j + 1 to i: (heads, length, length), 0 on
     the diagonal, added to the attention logits after scaling by 1/sqrt(head_dim). A gate that is the same
@@ -241,6 +247,9 @@ def global_tokens(
     dtype: DType | None = None,
 ) -> Tensors:
     """Side positions of global tokens: which relative position a token and each block summary have.
+
+    >>> list(global_tokens(32, block=16).keys())
+    ['block_ids', 'side_positions', 'side_buckets']
 
     Every block of tokens has one global token. longt5 (transient global attention): `block_ids` (length,);
     `side_positions` (length, globals), the global token minus the block of the token; `side_buckets`, T5's

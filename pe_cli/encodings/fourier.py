@@ -56,6 +56,9 @@ def fourier(
 ) -> NDArray[np.float64] | Tensors:
     """Fourier features of coordinates: what networks on continuous input use in place of a table.
 
+    >>> fourier([0.0, 0.25, 0.5], style="nerf", num_bands=10).shape
+    (3, 21)
+
     Positions are coordinates, usually from -1 to 1: (n,) or (n, axes). --len N means N of them, evenly spaced
     from -1 to 1, and --grid HxW the cells of a grid, each axis from -1 to 1. They are the input of a network,
     and defined for every coordinate. K is --num-bands, a the number of axes.

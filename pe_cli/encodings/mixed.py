@@ -41,6 +41,9 @@ def deberta(
 ) -> Tensors:
     """DeBERTa's logarithmic buckets, the index of its relative table, and the absolute part of its decoder.
 
+    >>> deberta(4, position_buckets=256, max_relative_positions=512)["relative_index"].shape
+    (4, 4)
+
     Distances here are query minus key, as in the paper: with --distances too. Tensors:
     `relative_bucket` (queries, keys), int64, signed; `relative_index` (queries, keys), int64, which row of
     rel_embeddings (2 S rows) the pair reads, for content-to-position (Q_i . K^r[index]) and
@@ -119,6 +122,9 @@ def tupe(
     dtype: DType | None = None,
 ) -> Tensors:
     """TUPE: position-to-position correlation, kept apart from the words, beside T5's relative buckets.
+
+    >>> tupe(4, num_buckets=32)["relative_index"].shape
+    (4, 4)
 
     Tensors: `relative_index` (queries, keys), int64: T5 buckets, where pairs with the class token (position
     0) have rows of their own: num_buckets for others looking at it, num_buckets / 2, which T5 never uses, for

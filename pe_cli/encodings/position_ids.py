@@ -306,6 +306,9 @@ def position_ids(
 ) -> Tensors:
     """Position numbers that models compute before any table: integers for `--positions @FILE` of every encoding.
 
+    >>> position_ids(scheme="packed", lengths=(3, 2)).tolist()
+    [0, 1, 2, 0, 1]
+
     All are int64 (n,), those of mrope (n, 3). With --pairs (always for lm-infinite) there are `distances` (n, n) too,
     query minus key as attention sees it, -1 where the query does not see the key.
 

@@ -56,6 +56,9 @@ def t5(
 ) -> NDArray[Any]:
     """T5 buckets of relative distance, or the bias of a learned table.
 
+    >>> t5(3, num_buckets=32).tolist()
+    [[0, 17, 18], [1, 0, 17], [2, 1, 0]]
+
     Near distances have a bucket each, far ones share buckets that grow geometrically; a learned number
     per bucket and head is added to the attention logits, which T5 does not divide by sqrt(head_dim).
     Without --table: the buckets, int64 (queries, keys). With it: the bias (heads, queries, keys).
@@ -127,6 +130,9 @@ def transformer_xl(
     dtype: DType = "float32",
 ) -> NDArray[Any]:
     """Transformer-XL's sinusoidal rows R, one per distance.
+
+    >>> transformer_xl(4, dim=8).shape
+    (4, 8)
 
     The row of distance r = query minus key is the sinusoidal code of r; attention projects it to
     W_R R_r and adds (q + v) . (W_R R_r) to the logit of a pair at that distance (after the "relative shift",
@@ -204,6 +210,9 @@ def shaw(
 ) -> NDArray[Any]:
     """Clipped relative index of Shaw et al., or the vectors of a learned table.
 
+    >>> shaw(3, max_distance=1).tolist()
+    [[1, 2, 2], [0, 1, 2], [0, 0, 1]]
+
     Distance d reads row clip(d, -M, M) + M of a learned table (2M + 1, head_dim), one table for keys and
     one for values, shared by all heads: q . a_K is added to the logits, the weighted a_V to the output.
     Without --table: the index, int64 (queries, keys). With it: the vectors (queries, keys, head_dim).
@@ -267,6 +276,9 @@ def swin(
     dtype: DType | None = None,
 ) -> Tensors:
     """Index of the relative position of two patches in a window (Swin, BEiT), and Swin v2's coordinates.
+
+    >>> swin(window=(7, 7))["relative_position_index"].shape
+    (49, 49)
 
     The n = H W patches of a window have (2H-1)(2W-1) different offsets; `relative_position_index` (n, n), int64,
     says which one each pair has, and a learned number per offset and head is added to the attention

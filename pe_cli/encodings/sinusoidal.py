@@ -93,6 +93,9 @@ def sinusoidal(
 ) -> NDArray[Any] | Tensors:
     """Sine and cosine of each position at geometric frequencies.
 
+    >>> sinusoidal(4, dim=8).shape
+    (4, 8)
+
     Shape (positions, dim). Column pair i holds sin(p w_i) and cos(p w_i), w_i = base^(-2i/dim): each pair is
     a clock hand, the first turning once in 2 pi positions, the last in nearly 2 pi base. The table is added
     to the token embeddings. It needs no training and has rows for every position, also for fractional and
@@ -221,6 +224,9 @@ def timestep(
 ) -> NDArray[Any]:
     """Embedding of diffusion timesteps, as diffusion models feed it to their time MLP.
 
+    >>> timestep([0, 500, 999], dim=320).shape
+    (3, 320)
+
     Shape (timesteps, dim): all sines, then all cosines of scale * t * w_i, with
     w_i = max_period^(-i / (dim/2 - downscale_freq_shift)). Timesteps may be fractional (--positions 0,0.5,999).
     An odd width ends in a zero column. It is not added to anything: it is the input of a small network.
@@ -287,6 +293,9 @@ def learned(
     seed: int | None = None,
 ) -> NDArray[np.float64]:
     """Initial values of a learned position table.
+
+    >>> learned(512, dim=384, std=0.02, seed=1).shape
+    (512, 384)
 
     Shape (positions, dim). The table is added to the token embeddings and trained with the model, so it ends
     where it was trained to: it does not extrapolate. The values depend on the seed and on the position alone:

@@ -42,6 +42,9 @@ def axial(
 ) -> Tensors:
     """Axial positions: the sequence is folded to a grid, with one small table per axis.
 
+    >>> [factor.shape for factor in axial(shape=(64, 32), dims=(64, 192)).values()]
+    [(64, 64), (32, 192)]
+
     Position p has the row-major indices (p // s_2, p % s_2) on a grid (s_1, s_2), or of more axes, and its code
     is the tables' rows side by side (concat) or their sum. Tensors: `factor_0`, `factor_1`, … (s_a, d_a), which
     is all that a model stores, and `indices` (positions, axes), int64, the rows of the factors that each position
@@ -129,6 +132,9 @@ def sparse_transformer(
     dtype: DType | None = None,
 ) -> Tensors:
     """Sparse Transformer: which keys each head sees, and positions by row and column of the stride.
+
+    >>> sparse_transformer(16, stride=4)["pattern"].shape
+    (2, 16, 16)
 
     Tensors: `pattern` (2, n, n), True where query i sees key j; a full pass takes both steps. strided: the
     stride's last keys, and every stride-th key; fixed: the keys of the own block, and the last --summary

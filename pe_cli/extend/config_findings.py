@@ -33,7 +33,7 @@ class Finding:
     what: str
     where: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"what": self.what, "where": list(self.where)}
 
 

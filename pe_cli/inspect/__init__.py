@@ -280,7 +280,7 @@ class TensorReport:
     values: NDArray[Any] | None = field(default=None, repr=False)
     numbers: NDArray[np.intp] | None = field(default=None, repr=False)  # of the rows, where they are a choice
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "name": self.spec.name,
             "shape": list(self.spec.shape),
@@ -288,7 +288,7 @@ class TensorReport:
             "bytes": self.spec.nbytes,
         }
         if self.role:
-            found["identified"] = {**self.role.as_dict(), "from": "header"}
+            found["identified"] = {**self.role.to_dict(), "from": "header"}
         if self.values is not None:
             found["statistics"] = self.statistics
             found["identified"] = self.identified.to_dict() if self.identified else None
@@ -315,14 +315,14 @@ class FileReport:
     links: dict[str, str]
     same_as: dict[str, str]
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
             "source": self.label,
             "format": self.format,
             "metadata": self.metadata,
             "made_by": self.made_by,
-            "tensors": [tensor.as_dict() for tensor in self.tensors],
+            "tensors": [tensor.to_dict() for tensor in self.tensors],
             "links": self.links,
             "same_as": self.same_as,
         }

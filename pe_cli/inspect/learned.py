@@ -26,7 +26,7 @@ class PositionTensor:
     role: str
     facts: dict[str, Any]
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "encoding": self.encoding, "role": self.role, **self.facts}
 
 

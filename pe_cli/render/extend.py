@@ -42,6 +42,8 @@ def lines(done: Extension, *, where: str | None, dry_run: bool = False) -> Itera
         yield f"pe: warning: {warning}"
     for note in said:
         yield f"pe: note: {note}"
+    if reports and all(report.in_place and not report.new and not report.dropped for report in reports):
+        yield "pe: note: the size asked for is the present one: no row has changed"
     if any(report.new and report.way != "regenerate" for report in reports):
         yield f"pe: note: {UNTRAINED}"
     for change in done.files or ():

@@ -76,7 +76,7 @@ class Graph:
     """One graph, or several side by side: nodes 0..num_nodes-1 and edges from the first row of `edges` to the second.
 
     >>> Graph(3, [[0, 1], [1, 2]])
-    Graph(3 nodes, 2 edges, undirected, sha256 ae69b9f1d2cd68f6)
+    Graph(3 nodes, 2 edges, undirected, sha256 7acccfef7a7e85ef)
 
     `directed` says whether the direction counts, `parallel` what several edges between two nodes come to, and
     `mirrored` that each edge goes both ways, also for what looks at directions.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
 import pytest
 
 from pe_cli.cli import run
@@ -23,3 +27,15 @@ def test_a_format_without_complex128_leaves_two_ways_out(graph, tmp_path, capsys
     rope = ["gen", "rope", "--len", "4", "--dim", "8", "--layout", "complex", "--dtype", "float64"]
     assert run([*rope, "-o", str(tmp_path / "y.safetensors")]) == 2
     assert "--parts" not in capsys.readouterr().err
+
+
+def test_a_note_says_how_numpy_reads_bfloat16(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = ["gen", "rope", "--len", "4", "--dim", "8", "--dtype", "bf16", "-o"]
+    assert run([*line, "x.npy"]) == 0
+    assert "array.view(ml_dtypes.bfloat16)" in capsys.readouterr().err
+    assert np.load("x.npy").view(ml_dtypes.bfloat16)[0, 0] == 1
+    assert run([*line, "x.safetensors"]) == 0
+    assert "note" not in capsys.readouterr().err

@@ -96,7 +96,7 @@ def laplacian(
 ) -> Tensors:
     """The k smallest eigenvectors of the graph Laplacian, one row a node (LapPE).
 
-    >>> laplacian([[0, 1], [1, 2]], 1)["eigenvalues"].tolist()
+    >>> laplacian([[0, 1], [1, 2]], 1)["eigenvalues"].round(9).tolist()
     [1.0]
 
     Tensors: eigenvectors (n, K), unit columns by default, and eigenvalues (K,), ascending. Added to the node

@@ -63,6 +63,9 @@ def rope(
 ) -> Tensors:
     """Rotary cos/sin table: every scaling, layout and axis form.
 
+    >>> rope(4096, dim=128, base=500000, layout="half")["cos"].shape
+    (4096, 128)
+
     Pair i of a query or key at position p turns by p w_i, with w_i = base^(-2 i / dim). The table multiplies
     queries and keys, in every layer; values are left alone. Extrapolates: formally to any position, in
     practice not far beyond the training length, which is what the scalings are for.
@@ -183,6 +186,9 @@ def xpos(
     dtype: DType = "float32",
 ) -> Tensors:
     """Rotary tables with exponential decay, one for queries, one for keys.
+
+    >>> list(xpos(4, dim=8, seq_len=4, layout="half").keys())
+    ['q_cos', 'q_sin', 'k_cos', 'k_sin']
 
     The query table is the rotary table times ζ_i^((p - centre) / scale_base), the key table times its inverse,
     with ζ_i = (2 i / dim + gamma) / (1 + gamma): scores of far pairs fade. Names are those of rope with q_ and k_
