@@ -453,7 +453,20 @@ BEHIND_PADDING = frozenset(
 )
 # Two rows stand in front of position 0 beside those that the configuration counts.
 TWO_IN_FRONT = frozenset(
-    ["bart", "mbart", "plbart", "mvp", "trocr", "opt", "biogpt", "nystromformer", "yoso", "florence2"]
+    [
+        "bart",
+        "mbart",
+        "plbart",
+        "mvp",
+        "trocr",
+        "opt",
+        "biogpt",
+        "nystromformer",
+        "yoso",
+        "mra",
+        "florence2",
+        "florence2_language",
+    ]
 )
 PADDING = 1  # pad_token_id of the models above, where their file does not say
 

@@ -49,13 +49,14 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "GraniteMoeHybridConfig": {"layer_types": ["linear_attention", "full_attention"] * 2, "position_embedding_type": "rope"},
     "Lfm2MoeConfig": {"layer_types": ["conv", "full_attention"] * 2},
     "EsmConfig": {"position_embedding_type": "rotary"},
-    "Zamba2Config": {"use_mem_rope": True, "num_mem_blocks": 1, "hybrid_layer_ids": [1, 3], "mamba_ngroups": 1, "n_mamba_heads": 4},
+    "Zamba2Config": {"use_mem_rope": True, "num_mem_blocks": 1, "layers_block_type": ["mamba", "hybrid"] * 2, "head_dim": None},
     "Glm4vTextConfig": {"hidden_size": 512, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}},
     "GlmImageTextConfig": {"hidden_size": 512, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}},
     "GlmOcrTextConfig": {"hidden_size": 512, "head_dim": 128, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}},
     "CohereCompassTextConfig": {"layer_types": ["full_attention"] * 4, "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}},
-    "HunYuanVLTextConfig": {"rope_parameters": {"rope_type": "dynamic", "alpha": 10.0, "rope_theta": 1e4, "mrope_section": [4, 4, 4, 4]}},
+    "HunYuanVLTextConfig": {"rope_parameters": {"rope_type": "dynamic", "alpha": 10.0, "factor": 1.0, "rope_theta": 1e4, "mrope_section": [4, 4, 4, 4]}},
     "DiffusionGemmaTextConfig": {"top_k_experts": 2},
+    "Ernie4_5_VLMoeTextConfig": {"moe_intermediate_size": [32, 32]},
     "Dots1Config": {"n_shared_experts": 1},
     "Gemma3nTextConfig": {"num_kv_shared_layers": 0, "layer_types": ["sliding_attention", "full_attention"] * 2},
 }  # fmt: skip
@@ -211,6 +212,8 @@ def inputs(model: PreTrainedModel) -> dict[str, Any]:
     """13 tokens, or hidden states where the model takes no tokens."""
     taken = inspect.signature(model.forward).parameters
     tokens = torch.arange(3, 3 + LENGTH)[None]
+    if re.search("Code2WavTransformer|CodePredictorModel", type(model).__name__):
+        return {"inputs_embeds": torch.zeros(1, LENGTH, model.config.hidden_size), "use_cache": False}
     if "codes" in taken:
         return {"codes": torch.zeros(1, model.config.num_quantizers, LENGTH, dtype=torch.long)}
     if "input_values" in taken and "decoder_input_ids" in taken:

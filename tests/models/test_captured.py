@@ -27,7 +27,66 @@ pytest.importorskip("transformers")
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
 # Why a model is not run; its table is that of the module, which test_transformers.py compares for every type.
-NOT_RUN: dict[str, str] = {}
+NOT_RUN = {
+    **dict.fromkeys(
+        [
+            "blt_local_decoder",
+            "blt_local_encoder",
+            "muse_glimmer_assistant",
+            "qwen2_5_omni_dit",
+            "voxtral_realtime_text",
+        ],
+        "its parts take what other parts of it made",
+    ),
+    **dict.fromkeys(
+        ["blt", "evolla", "phi4_multimodal"],
+        "it is too large for the memory of the test, whatever its layers",
+    ),
+    **dict.fromkeys(
+        [
+            "deepseek_ocr2_encoder",
+            "glmasr_encoder",
+            "idefics",
+            "lasr_encoder",
+            "neucodec",
+            "pe_audio_encoder",
+            "timesfm2_5",
+            "voxtral_realtime_encoder",
+            "dia_decoder",
+        ],
+        "it takes images or sounds, and its rows are not those of 13 tokens",
+    ),
+    **dict.fromkeys(
+        [
+            "chameleon",
+            "dots3_note_audio_encoder",
+            "gradium_phonon_tts",
+            "kyutai_speech_to_text",
+            "mimi",
+            "pocket_tts",
+            "pocket_tts_audio_tokenizer",
+            "qwen2_5_omni_talker",
+            "zaya",
+        ],
+        "its sizes are tied to one another, so that no small model is made",
+    ),
+    **dict.fromkeys(
+        [
+            "moonshine_streaming",
+            "dbrx",
+            "deepseek_ocr2_text",
+            "qwen3_omni_moe_talker_text",
+            "qwen4_exp_text",
+            "step3p5",
+            "t5gemma2_text",
+        ],
+        "its default configuration lacks what its model reads, in transformers 5.24",
+    ),
+    **dict.fromkeys(
+        ["pe_audio_video_encoder", "pe_video_encoder"], "it needs a library that the tests do not install"
+    ),
+    **dict.fromkeys(["t5_gemma_module"], "no model class has this configuration"),
+}
 LONGEST, MEMORY = 60.0, 3_000_000_000
 
 
@@ -37,7 +96,10 @@ def rotary_text_types() -> list[str]:
     return [
         name
         for name, entry in models.items()
-        if "rope" in entry and entry.get("rotary") and not defaults(name).has_axes
+        if "rope" in entry
+        and entry.get("rotary")
+        and not defaults(name).has_axes
+        and name not in data("refused")["model_types"]
     ]
 
 
@@ -85,7 +147,9 @@ def troubles_of(model_type: str) -> dict[str, Any]:
     ]
     pairings = captured.pairings - {None}
     layers = next((t.parameters["layers"] for t in resolved.extra_tables if t.name == "rotated-layers"), None)
-    attends = [not re.search("linear|mamba|conv|recurrent", kind) for kind in values.get("layer_types") or ()]
+    kinds = values.get("layer_types") or values.get("layers_block_type") or ()
+    hybrid = not kinds and any(re.search("attn_layer|block_types", key) for key in values)
+    attends = [not re.search("linear|mamba|conv|recurrent", kind) for kind in kinds]
     expected = tuple(layers or map(int, attends)) or (1,) * captured.count
     turned = tuple(int(index in captured.layers) for index in range(captured.count))
     found = {}
@@ -93,7 +157,7 @@ def troubles_of(model_type: str) -> dict[str, Any]:
         found["tables"] = str(differing)
     if pairings and pairings != {resolved.pairing}:
         found["pairing"] = f"{sorted(pairings)}, not {resolved.pairing}"
-    if captured.layers and len(expected) == captured.count and turned != expected:
+    if captured.layers and not hybrid and len(expected) == captured.count and turned != expected:
         found["layers"] = f"{turned}, not {expected}"
     return found
 
