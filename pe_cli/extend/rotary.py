@@ -18,7 +18,7 @@ from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.extend import SCALINGS
 from pe_cli.extend.config import Edit, edited
 from pe_cli.files.base import TensorSpec
-from pe_cli.models.configuration import Configuration
+from pe_cli.models.configuration import Configuration, known_types
 from pe_cli.models.describe import NOT_FREQUENCIES, spectrum_of
 from pe_cli.models.layers import Rope, layer_tables
 from pe_cli.models.read import choose, is_gguf, read_configuration
@@ -47,6 +47,13 @@ LASTING = frozenset(
         "rope_interleaved",
     }
 )
+# Models that rotate and whose code reads no scaling, and what to do.
+UNREAD_SCALING = {
+    **dict.fromkeys(("gptj", "codegen", "roformer", "esm", "baichuan"), "scale in the engine that serves it"),
+    "chatglm": "multiply its rope_ratio instead, by which its base is multiplied",
+    "qwen": f"take {parameter('scaling')} ntk, which changes rotary_emb_base",
+}
+READ_BASE = frozenset({"qwen"})
 KEPT = 1 + 1e-6  # a pair whose wavelength grows by less than this is kept
 
 
@@ -178,12 +185,33 @@ def stretch_configuration(
             "the scaling is static: it is applied to short texts too, and may cost a little quality there"
         )
     edits = [edit for edit in edits if edit.old != edit.new]
-    changed = edited(_outermost(config), edits)
-    part = changed
-    for name in config.path.split(".") if config.path else ():
-        part = part[name]
-    after = _rotary(replace(config, values=part), before.layer_type, length)
+    tables = layer_tables(ledger)
+    others = [label for label, rope in tables.items() if label != before.layer_type and rope is not None]
+    now = _edited(config, edits)
+    if rope.assumed and any(_frequencies(now, o, length) != _frequencies(config, o, length) for o in others):
+        # A block beside the parameters of the layer types would scale all of them: each gets its own.
+        blocks = {label: dict(rope.values) for label, rope in tables.items() if rope is not None}
+        edits[0] = Edit(
+            (*_section(config), "rope_parameters"), None, {**blocks, FULL: {**blocks[FULL], **edits[0].new}}
+        )
+        now = _edited(config, edits)
+    after = _rotary(now, before.layer_type, length)
+    if config.model_type not in known_types():
+        notes.append(
+            f"{config.model_type or 'this type of model'} is not known to pe: check that its code reads what is written here"
+        )
     return Stretch(scaling, factor, original, length, before, after, tuple(edits), tuple(notes))
+
+
+def _edited(config: Configuration, edits: Sequence[Edit]) -> Configuration:
+    part = edited(_outermost(config), edits)
+    for name in _section(config):
+        part = part[name]
+    return replace(config, values=part)
+
+
+def _frequencies(config: Configuration, label: str | None, length: int) -> list[float]:
+    return _wavelengths(_rotary(config, label, length))
 
 
 def gguf_flags(stretch: Stretch) -> str:
@@ -209,6 +237,11 @@ def _known(scaling: str) -> str:
 
 
 def _must_take(config: Configuration, scaling: str) -> None:
+    if config.model_type in UNREAD_SCALING and (scaling != "ntk" or config.model_type not in READ_BASE):
+        raise PeError(
+            f"{config.file}: the code of {config.model_type} models does not read a scaling from the configuration, so it would have "
+            f"no effect; {UNREAD_SCALING[config.model_type]}"
+        )
     if config.model_type in LONGROPE_FAMILIES and scaling != "ntk":
         raise PeError(
             f"{config.file}: {config.model_type} models know no scaling but longrope, which needs long_factor and "

@@ -232,6 +232,44 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
+def test_layers_that_slide_are_not_scaled_where_one_block_would_scale_all(model: Any) -> None:
+    thetas = {"global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
+    folder = model({**LLAMA, **thetas, "model_type": "modernbert"})
+    edits = {".".join(e.path): e.new for e in stretch_model(str(folder), 8192, "yarn").edits}
+    assert edits["rope_parameters"] == {
+        "full_attention": {
+            "rope_theta": 160000.0,
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 2048,
+        },
+        "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
+    }
+
+
+def test_a_type_that_is_not_known_is_called_so(model: Any) -> None:
+    notes = stretch_model(str(model({**LLAMA, "model_type": "foo"})), 8192, "yarn").notes
+    assert any("foo is not known to pe" in note for note in notes)
+
+
+@pytest.mark.parametrize("kind", ["gptj", "codegen", "roformer", "baichuan", "chatglm"])
+@pytest.mark.parametrize("scaling", ["yarn", "ntk"])
+def test_a_scaling_that_the_code_of_a_model_does_not_read_is_refused(
+    kind: str, scaling: str, model: Any, capfd: Any
+) -> None:
+    sizes = {
+        "n_embd": 64,
+        "n_head": 4,
+        "n_positions": 2048,
+        "seq_length": 2048,
+        "kv_channels": 16,
+        "rotary_dim": 8,
+    }
+    source = str(model({**LLAMA, **sizes, "model_type": kind}))
+    assert run(["extend", source, "--len", "99999", "--scaling", scaling]) == 2
+    assert "would have no effect" in capfd.readouterr().err
+
+
 @pytest.mark.interop
 @pytest.mark.slow
 @pytest.mark.parametrize("scaling", ["yarn", "linear", "ntk", "llama3"])
