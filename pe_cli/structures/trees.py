@@ -46,8 +46,10 @@ def _is_whole(line: str) -> bool:
 def _trees(document: Any, where: str, values: bool) -> Iterator[RawTree | PeError]:
     """One tree, or several where a list begins with an object or a list."""
     if isinstance(document, list) and document and not _is_flat(document):
-        if all(isinstance(item, int) and not isinstance(item, bool) for item in document):
-            yield from read_heads(" ".join(map(str, document)), where, values)
+        lists = document if isinstance(document[0], list) else [document]
+        if all(map(_is_heads, lists)):
+            for heads in lists:
+                yield from read_heads(" ".join(map(str, heads)), where, values)
             return
         if isinstance(document[0], (dict, list)):
             if len(document) > 1 and all(
@@ -62,6 +64,10 @@ def _trees(document: Any, where: str, values: bool) -> Iterator[RawTree | PeErro
     yield _tree(document, where, values)
 
 
+def _is_heads(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(item) is int for item in value)
+
+
 def _tree(document: Any, where: str, values: bool) -> RawTree:
     if not isinstance(document, (dict, list)) or not document:
         raise PeError(
@@ -69,6 +75,8 @@ def _tree(document: Any, where: str, values: bool) -> RawTree:
         )
     if isinstance(document, list) and _is_flat(document):
         return _flat(document, where)
+    if isinstance(document, dict) and not {CHILDREN, *LABEL_KEYS} & document.keys():
+        raise PeError(f"{where}: the object has neither {CHILDREN!r} nor a label ({', '.join(LABEL_KEYS)})")
     if isinstance(document, dict) and CHILDREN not in document:
         _refuse_other_keys(document, where, whole=True)
     return _nested(document, where, values)

@@ -154,7 +154,7 @@ def test_json_is_read_to_a_thousand_levels(write):
         ("(" * 100_000, "a.py", "a.py"),
         ("-" * 200_000 + "1", "a.py", "cannot be parsed as Python"),
         ("{", "t", "line 1, column 2"),
-        ('{"a": 1}\n{"b": }\n', "t", "line 2, column 7"),
+        ('{"name": 1}\n{"b": }\n', "t", "line 2, column 7"),
         ("[]", "t", "a tree is an object with 'children'"),
         ('{"type": "a", "children": 3}', "t", "'children' of 'a' is not a list"),
         ('[{"children": [1]}, {"children": [7]}]', "t", "node 1: child 7, there are nodes 1 to 1"),
@@ -195,3 +195,11 @@ def test_garbled_files_give_errors_of_one_kind(write):
 def test_a_forest_has_no_cycles():
     with pytest.raises(PeError, match="node 1 is its own ancestor"):
         Forest.of(np.array([-1, 2, 1]), np.array([0, 3]))
+
+
+def test_lists_of_heads_in_json(write):
+    assert read_forest(write("[[2, 0], [0, 1, 1]]", "t.json")).parents.tolist() == [1, -1, -1, 2, 2]
+    assert read_forest(write("[2, 0]", "t.json")).parents.tolist() == [1, -1]
+    assert read_forest(write('["a", [1, 2]]', "t.json")).labels == ("a", "1", "2")
+    with pytest.raises(PeError, match="neither 'children' nor a label"):
+        read_forest(write('{"a": 1}', "t.json"))
