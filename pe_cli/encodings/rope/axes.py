@@ -347,7 +347,7 @@ def _repeated_by_block(blocks: Iterable[int]) -> tuple[int, ...]:
     return tuple(columns)
 
 
-class AxesForm(NamedTuple):
+class Built(NamedTuple):
     """A published form: how it is built, its base where none is given, and where it comes from."""
 
     build: Callable[..., Plan]
@@ -355,63 +355,59 @@ class AxesForm(NamedTuple):
     source: str
 
 
-STYLES: dict[str, AxesForm] = {
-    "qwen-vision": AxesForm(
+STYLES: dict[str, Built] = {
+    "qwen-vision": Built(
         _two_axes("qwen-vision", "half"), DEFAULT_BASE, "Qwen2-VL to Qwen3-VL, GLM-V, vision"
     ),
-    "step3-vision": AxesForm(
+    "step3-vision": Built(
         _two_axes("step3-vision", "half", order=(1, 0)), DEFAULT_BASE, "Step 3 vision: columns before rows"
     ),
-    "inkling-vision": AxesForm(
+    "inkling-vision": Built(
         _from_one("inkling-vision", "adjacent"),
         DEFAULT_BASE,
         "Inkling 2 vision: columns before rows, from 1, adjacent pairs",
     ),
-    "muse-vision": AxesForm(
+    "muse-vision": Built(
         _from_one("muse-vision", "half"), DEFAULT_BASE, "Muse vision: columns before rows, from 1"
     ),
-    "kimi-vision": AxesForm(_kimi, DEFAULT_BASE, "Kimi-K2.5 vision: column, row, column, row…"),
-    "loftr": AxesForm(
-        _loftr, DEFAULT_BASE, "EfficientLoFTR: row, column, row, column…, from 1, adjacent pairs"
-    ),
-    "pixtral": AxesForm(_pixtral, DEFAULT_BASE, "Pixtral, Mistral-3 vision: alternate frequencies"),
-    "gemma4-vision": AxesForm(
+    "kimi-vision": Built(_kimi, DEFAULT_BASE, "Kimi-K2.5 vision: column, row, column, row…"),
+    "loftr": Built(_loftr, DEFAULT_BASE, "EfficientLoFTR: row, column, row, column…, from 1, adjacent pairs"),
+    "pixtral": Built(_pixtral, DEFAULT_BASE, "Pixtral, Mistral-3 vision: alternate frequencies"),
+    "gemma4-vision": Built(
         _gemma4, 100.0, "Gemma-4 vision: x, then y (its position ids are x, y), each a half by itself"
     ),
-    "sam": AxesForm(
+    "sam": Built(
         _sam, DEFAULT_BASE, "SAM 2, SAM 3, EdgeTAM: x, then y; ref_grid rescales (global layers of SAM 3)"
     ),
-    "eva02": AxesForm(_timm("eva02", (0, 1), 0), DEFAULT_BASE, "EVA-02 in timm; ref_grid rescales"),
-    "pe-vision": AxesForm(
+    "eva02": Built(_timm("eva02", (0, 1), 0), DEFAULT_BASE, "EVA-02 in timm; ref_grid rescales"),
+    "pe-vision": Built(
         _timm("pe-vision", (1, 0), 1), DEFAULT_BASE, "Perception Encoder in timm: columns first, from 1"
     ),
-    "dinov3": AxesForm(_dinov3, 100.0, "DINOv3: cell centres in [-1, 1], base^(4 j / dim) is the period"),
-    "llama4-vision": AxesForm(
+    "dinov3": Built(_dinov3, 100.0, "DINOv3: cell centres in [-1, 1], base^(4 j / dim) is the period"),
+    "llama4-vision": Built(
         _llama4, DEFAULT_BASE, "Llama 4 vision: x then y, from 1; row H*W is the class token"
     ),
-    "vjepa2": AxesForm(
-        _vjepa2, DEFAULT_BASE, "V-JEPA 2 as it is: tiled by halves, rotated in adjacent pairs"
-    ),
-    "flux": AxesForm(
+    "vjepa2": Built(_vjepa2, DEFAULT_BASE, "V-JEPA 2 as it is: tiled by halves, rotated in adjacent pairs"),
+    "flux": Built(
         _fixed_axes("flux", "adjacent", lambda d: _default_axes("flux", d, (16, 56, 56), 128)),
         DEFAULT_BASE,
         "FLUX.1: 16, 56, 56",
     ),
-    "wan": AxesForm(
+    "wan": Built(
         _fixed_axes("wan", "adjacent", _wan), DEFAULT_BASE, "Wan 2: rows and columns 2 (dim // 6) each"
     ),
-    "cogvideox": AxesForm(
+    "cogvideox": Built(
         _fixed_axes("cogvideox", "adjacent", _cogvideox), DEFAULT_BASE, "CogVideoX: 1/4, 3/8, 3/8"
     ),
-    "hunyuan-video": AxesForm(
+    "hunyuan-video": Built(
         _fixed_axes(
             "hunyuan-video", "adjacent", lambda d: _default_axes("hunyuan-video", d, (16, 56, 56), 128)
         ),
         256.0,
         "HunyuanVideo: 16, 56, 56",
     ),
-    "qwen-image": AxesForm(_qwen_image, DEFAULT_BASE, "Qwen-Image: rows and columns counted from the centre"),
-    "ltx": AxesForm(_ltx, DEFAULT_BASE, "LTX-Video: rising frequencies, axes interleaved, padding first"),
+    "qwen-image": Built(_qwen_image, DEFAULT_BASE, "Qwen-Image: rows and columns counted from the centre"),
+    "ltx": Built(_ltx, DEFAULT_BASE, "LTX-Video: rising frequencies, axes interleaved, padding first"),
 }
 ALIASES = {
     "qwen2-vl": "qwen-vision",
