@@ -47,6 +47,18 @@ def start(folder: Path, *more: str) -> subprocess.Popen[str]:
 HEARD = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_ignored() -> Iterator[None]:
+    """What starts these tests in the background or by nohup has them ignore signals, as then does all that they start."""
+    before = {number: signal.getsignal(number) for number in HEARD}
+    for number in HEARD:
+        if before[number] is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", HEARD)
 @pytest.mark.parametrize("trial", range(4))
 def test_a_signal_leaves_nothing(number: signal.Signals, trial: int, tmp_path: Path) -> None:
