@@ -78,15 +78,18 @@ def choose_rows(
     count = spaced.shape[1]
     step = stride(count, columns)
     spaced, first = spaced[:, ::step], first[:, ::step]
-    if row_step > 1 and count:
-        jumps, moves = _roughness(spaced), _roughness(first)
-        aliased = (jumps > ROUGH) & (moves < 0.6 * jumps)
-        if aliased.mean() > 0.25:
-            spaced, row_step = first, 1
+    if row_step > 1 and count and aliased(spaced, first):
+        spaced, row_step = first, 1
     parted = step == 1 and _alternates(spaced)
     if parted:
         spaced = np.concatenate([spaced[:, ::2], spaced[:, 1::2]], axis=1)
     return Excerpt(spaced, row_step, step, rows, count, parted)
+
+
+def aliased(spaced: NDArray[np.float64], first: NDArray[np.float64]) -> bool:
+    """Whether rows far apart say nothing of those between: many columns jump about in them, and not from row to row."""
+    jumps, moves = _roughness(spaced), _roughness(first)
+    return bool(((jumps > ROUGH) & (moves < 0.6 * jumps)).mean() > 0.25)
 
 
 def stride(size: int, most: int) -> int:

@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -40,6 +41,8 @@ DIVERGING, SEQUENTIAL, CYCLIC, YES_NO = "PuOr", "cividis", "twilight", "Greys"
 MOST_DRAWINGS = 12
 WIDE = 3
 LONGEST_LAG = 512
+FUTURE = "#d9d9d9"
+SHARP_ROWS = 256  # that a drawing is high enough to show one by one
 FEW_LINES = 8
 CHARACTERS = 52  # of a title above one drawing
 
@@ -149,6 +152,7 @@ def _plain_style() -> Iterator[None]:
 
 SAMPLE_ROWS = 1024
 RUN_ROWS = 1024
+MOST_POSITIONS = 1 << 22  # that are looked at
 
 
 @dataclass(frozen=True)
@@ -190,6 +194,30 @@ class View:
         grid = self.parameters.get("grid")
         return tuple(grid) if grid and int(np.prod(grid)) in self.rows.values() else None
 
+    @cached_property
+    def span(self) -> tuple[float, float] | None:
+        """The first and the last position, where there is one for each row and they are evenly spaced."""
+        found = self._positions()
+        if found is None or len(found) < 2 or self.grid:
+            return None
+        steps = np.diff(found)
+        return (float(found[0]), float(found[-1])) if np.allclose(steps, steps[0]) and steps[0] > 0 else None
+
+    def reach(self) -> tuple[int | None, str]:
+        """How many positions there are from the least to the largest, and what to call that."""
+        found = self._positions()
+        if found is None or not len(found):
+            return len(getattr(self.table, "positions", ())) or None, "length"
+        reach = int(found.max() - found.min()) + 1
+        return reach, "length" if reach == len(found) and not found.min() else "span of positions"
+
+    def _positions(self) -> NDArray[np.float64] | None:
+        positions = getattr(self.table, "positions", None)
+        if positions is None or len(positions) > MOST_POSITIONS:
+            return None
+        found = np.asarray(positions.block(0, len(positions)), dtype=np.float64)
+        return found if found.ndim == 1 else None
+
     def row_count(self) -> int:
         """Rows of the longest tensor."""
         return max(self.rows.values(), default=0)
@@ -223,12 +251,24 @@ def heat_map(
     limits: tuple[float, float] | None = None,
     colours: str | None = None,
     square: bool = False,
+    span: tuple[float, float] | None = None,
+    future: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
 ) -> Drawing:
-    """The values of a table, first row on top; of three and more dimensions the last two of the first entry."""
+    """The values of a table, first row on top; of three and more dimensions the last two of the first entry.
+
+    Cells have their numbers in their middle: those of rows, or the positions from `span[0]` to `span[1]`. `future` are the
+    positions of queries and keys of a causal table: what lies ahead of a query is grey.
+    """
 
     def draw(axes: Axes) -> None:
         plane = _picked(array)
         low, high = limits or heatmap.limits(plane)
+        if future is not None:
+            queries, keys = (positions[spread(len(positions))] for positions in future)
+            plane = np.where(keys > queries[:, None], np.nan, plane)
+        count = rows or len(plane)
+        first, last = span or (0, count - 1)
+        half = (last - first) / (count - 1) / 2 if count > 1 and last != first else 0.5
         usual = DIVERGING if low < 0 < high else SEQUENTIAL
         two_values = array.dtype.kind in "biu" and (low, high) == (0, 1)
         image = axes.imshow(
@@ -238,10 +278,14 @@ def heat_map(
             cmap=colours or (YES_NO if two_values else usual),
             vmin=low,
             vmax=high,
-            extent=(0, array.shape[-1] if array.ndim else 1, rows or len(plane), 0),
+            extent=(-0.5, (array.shape[-1] if array.ndim else 1) - 0.5, last + half, first - half),
         )
+        if future is not None:
+            axes.set_facecolor(FUTURE)
         axes.set(title=title, ylabel=labels[0], xlabel=labels[1])
-        axes.figure.colorbar(image, ax=axes)
+        axes.figure.colorbar(
+            image, ax=axes, label="value (grey: the future)" if future is not None else "value"
+        )
         axes.locator_params(axis="both", integer=True)
 
     return draw
@@ -299,14 +343,27 @@ def curves(
         axes.grid(alpha=0.3)
         if from_zero:
             axes.set_ylim(bottom=0)
-        if x is None:
+        if _whole([axes.get_lines()[0].get_xdata()]):
             axes.locator_params(axis="x", integer=True)
+        if _whole(list(values.values())):
+            axes.locator_params(axis="y", integer=True)
         if any(values) and len(values) <= FEW_LINES:
-            axes.legend(fontsize="small", framealpha=0.8)
+            legend(axes)
         elif any(values):
             _number_colours(axes, len(values), next(iter(values)).rpartition(" ")[0])
 
     return draw
+
+
+def _whole(numbers: Sequence[Any]) -> bool:
+    return all(np.asarray(line).dtype.kind in "iub" for line in numbers)
+
+
+def legend(axes: Axes) -> None:
+    """What the lines are, beside the drawing, so that it covers none of them."""
+    axes.legend(
+        fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2
+    )
 
 
 def _number_colours(axes: Axes, count: int, label: str) -> None:
@@ -352,14 +409,23 @@ def tensor(view: View, name: str, labels: tuple[str, str] | None = None) -> Draw
     array = view.sampled[name]
     if array.ndim < 2:
         return curves({"": np.atleast_1d(array)}, name, labels=("index", "value"))
-    first = f", head 0 of {' x '.join(map(str, array.shape[:-2]))}" if array.ndim > 2 else ""
-    rows = view.rows.get(name) if array.ndim == 2 else array.shape[-2]
-    return heat_map(
-        array,
-        f"{name}{first}",
-        rows=rows,
-        labels=labels or (("row", "column") if not first else ("query", "key")),
-    )
+    if array.ndim > 2:
+        heads = " x ".join(map(str, array.shape[:-2]))
+        return heat_map(
+            array, f"{name}, head 0 of {heads}", rows=array.shape[-2], labels=labels or ("query", "key")
+        )
+    rows, span, some = view.rows.get(name, len(array)), view.span, ""
+    if span is not None and rows != len(view.table.positions):
+        span = None
+    first = view.runs[name][:SHARP_ROWS]
+    if rows > len(first) > 2 and heatmap.aliased(
+        *map(heatmap.as_plane, (array[spread(len(array), SHARP_ROWS)], first))
+    ):
+        some = f", the first {len(first)} of {rows} rows"
+        span = span and (span[0], span[0] + (span[1] - span[0]) * (len(first) - 1) / (rows - 1))
+        array, rows = first, len(first)
+    usual = ("position" if span is not None else "row", "column")
+    return heat_map(array, f"{name}{some}", rows=rows, labels=labels or usual, span=span)
 
 
 def heat_maps(view: View, most: int = 2) -> list[Drawing]:

@@ -365,7 +365,7 @@ def dependency(view: View) -> list[Drawing]:
         drawings.append(_arcs(forest))
     for name, array in view.sampled.items():
         if array.ndim == 1:
-            drawings.append(curves({"": array}, name, labels=("word", "steps to the root"), steps=True))
+            drawings.append(_steps_to_the_root(forest, name, array))
         else:
             drawings.append(heat_map(array, name, labels=("word", "word"), square=True))
     return drawings
@@ -440,13 +440,36 @@ def _arcs(forest: Any) -> Drawing:
                 axes.plot(
                     middle + radius * np.cos(half_turn), radius * np.sin(half_turn), color=GREY, linewidth=1
                 )
+                axes.annotate(
+                    "",
+                    xy=(word, 0),
+                    xytext=(word + 0.02 * np.sign(head - word), 0.25),
+                    arrowprops={"arrowstyle": "-|>", "color": GREY, "linewidth": 0, "shrinkB": 0},
+                )
             else:
                 axes.plot([word], [0], "o", color=BLUE, label="root", zorder=3)
         labels = _labels(forest, size)
         if size <= MOST_LABELS:
             axes.set_xticks(range(size), labels, rotation=60 if size > 6 else 0)
-        axes.set(title="heads of the first sentence", xlabel="word", ylabel="half the distance")
-        axes.legend(fontsize="small")
+        axes.set(
+            title="arcs from heads to dependents, first sentence",
+            xlabel="word",
+            ylabel="longer arcs are higher",
+        )
+        axes.set_ylim(bottom=-0.15)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.0))
+
+    return draw
+
+
+def _steps_to_the_root(forest: Any, name: str, array: NDArray[Any]) -> Drawing:
+    def draw(axes: Axes) -> None:
+        curves({"": array}, name, labels=("word", "steps to the root"), steps=True)(axes)
+        size = int(forest.starts[1]) if forest is not None and forest.num_nodes else 0
+        if size == len(array) <= MOST_LABELS:
+            axes.set_xticks(range(size), _labels(forest, size), rotation=60 if size > 6 else 0)
 
     return draw
 

@@ -19,8 +19,28 @@ def biases(view: View) -> list[Drawing]:
     for name, array in view.sampled.items():
         line = distance_lines(view, name, array) if array.ndim else None
         if line is not None:
-            drawings += [tensor(view, name, ("query", "key") if array.ndim >= 2 else None), line]
+            drawings += [_pair_map(view, name, array), line]
     return drawings or [tensor(view, name) for name in view.sampled]
+
+
+def _pair_map(view: View, name: str, array: NDArray[Any]) -> Drawing:
+    """The heat map of a table of pairs; what a causal one leaves to the caller's mask is grey."""
+    pairs = _future(view, array)
+    if array.ndim < 2 or pairs is None:
+        return tensor(view, name, ("query", "key") if array.ndim >= 2 else None)
+    heads = f", head 0 of {' x '.join(map(str, array.shape[:-2]))}" if array.ndim > 2 else ""
+    return heat_map(array, f"{name}{heads}", rows=array.shape[-2], labels=("query", "key"), future=pairs)
+
+
+def _future(view: View, array: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """The positions of queries and keys of a table without a future."""
+    if array.ndim < 2:
+        return None
+    queries, keys = array.shape[-2:]
+    if view.encoding in ("cope", "fox"):
+        return np.arange(keys - queries, keys), np.arange(keys)
+    pairs = _pairs(view) if view.parameters.get("causal") and _distances(view) is None else None
+    return pairs if pairs is not None and (len(pairs[0]), len(pairs[1])) == (queries, keys) else None
 
 
 def distance_lines(view: View, name: str, array: NDArray[Any]) -> Drawing | None:
@@ -44,6 +64,8 @@ def distance_lines(view: View, name: str, array: NDArray[Any]) -> Drawing | None
         both = np.concatenate([planes[:, -1], planes[:, 0]], axis=1)
         distances, first = np.unique(around, return_index=True)
         values = both[:, first]
+    if view.parameters.get("causal"):
+        values, distances = values[:, distances <= 0], distances[distances <= 0]
     values = values[:MOST_LINES].astype(np.float64)
     finite = np.where(np.isfinite(values), values, np.nan)
     lines = {f"head {head}" if len(values) > 1 else "": line for head, line in enumerate(finite)}
@@ -77,7 +99,7 @@ def last_queries(view: View) -> list[Drawing]:
     """CoPE and FoX: a heat map of each tensor, and its last row over the keys, one line for each head."""
     drawings: list[Drawing] = []
     for name, array in view.sampled.items():
-        drawings.append(tensor(view, name, ("query", "key")))
+        drawings.append(_pair_map(view, name, array))
         if array.ndim >= 2:
             rows = array.reshape(-1, *array.shape[-2:])[:MOST_LINES, -1].astype(np.float64)
             lines = {f"head {head}" if len(rows) > 1 else "": row for head, row in enumerate(rows)}

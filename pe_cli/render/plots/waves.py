@@ -21,6 +21,7 @@ from pe_cli.render.plots.drawing import (
     heat_map,
     heat_maps,
     joined_rows,
+    legend,
     likeness,
     norms,
 )
@@ -38,20 +39,22 @@ def wavelengths(
     *,
     axis: NDArray[Any] | None = None,
     before: NDArray[np.float64] | None = None,
+    sides: tuple[int, ...] = (),
 ) -> Drawing:
     """Wavelength of each pair and the length that the model was trained at: hollow pairs never complete a turn.
 
     `frequencies` (pairs,) radians per position; `axis` (pairs,) which coordinate turns a pair; `before` (pairs,) the
-    frequencies without scaling.
+    frequencies without scaling; `sides` the length of each coordinate, where each has its own.
     """
 
     def draw(axes: Axes) -> None:
         turning = np.flatnonzero(frequencies > 0)
         waves = TURN / frequencies[turning]
-        full = waves <= (length or np.inf)
         if before is not None and len(before) == len(frequencies):
             axes.plot(np.arange(len(before)), TURN / before, color=GREY, linewidth=1, label="without scaling")
         groups = axis[turning] if axis is not None else np.zeros(len(turning), dtype=int)
+        own = bool(sides) and axis is not None and int(groups.max(initial=0)) < len(sides)
+        full = waves <= (np.array(sides)[groups] if own else length or np.inf)
         for group in np.unique(groups):
             colour = AXIS_COLOURS[int(group) % len(AXIS_COLOURS)]
             inside, outside = (groups == group) & full, (groups == group) & ~full
@@ -61,8 +64,15 @@ def wavelengths(
                 turning[outside], waves[outside], "o", color=colour, markersize=4, markerfacecolor="none"
             )
         title = "wavelengths"
-        if length is not None:
+        if own:
+            for group in np.unique(groups).tolist():
+                colour = AXIS_COLOURS[group % len(AXIS_COLOURS)]
+                axes.axhline(
+                    sides[group], color=colour, linestyle="--", label=f"side {group}: {sides[group]}"
+                )
+        elif length is not None:
             axes.axhline(length, color=ORANGE, linestyle="--", linewidth=1.2, label=f"{what} {length}")
+        if own or length is not None:
             title = f"wavelengths: {int(full.sum())} of {len(frequencies)} pairs complete a turn"
         axes.set(
             title=title,
@@ -71,8 +81,9 @@ def wavelengths(
             yscale="log",
         )
         axes.grid(alpha=0.3)
+        axes.locator_params(axis="x", integer=True)
         if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize="small", framealpha=0.8)
+            legend(axes)
 
     return draw
 
@@ -87,7 +98,9 @@ def rope(view: View) -> list[Drawing]:
         plain = _rope_frequencies(view, _WITHOUT_SCALING) if scaled else None
         before = plain[0] if plain is not None and len(plain[0]) == len(frequencies) else None
         length, what = _trained_length(view)
-        drawings.append(wavelengths(frequencies, length, what, axis=axis, before=before))
+        drawings.append(
+            wavelengths(frequencies, length, what, axis=axis, before=before, sides=view.grid or ())
+        )
         if before is not None:
             ratio = np.divide(before, frequencies, out=np.full(len(before), np.nan), where=frequencies > 0)
             drawings.append(
@@ -150,7 +163,11 @@ def features(view: View) -> list[Drawing]:
     """Fourier features: the table, some of its columns over the rows, likeness."""
     rows = joined_rows(view.sampled)
     drawings = heat_maps(view)
-    if rows is not None:
+    if rows is not None and view.grid and len(view.grid) == 2 and len(rows) == int(np.prod(view.grid)):
+        for column in np.unique(np.linspace(0, rows.shape[1] - 1, 4).round().astype(int)).tolist():
+            plane = rows[:, column].reshape(view.grid)
+            drawings.append(heat_map(plane, f"column {column} over the grid", square=True))
+    elif rows is not None:
         chosen = np.unique(np.linspace(0, rows.shape[1] - 1, 5).round().astype(int))
         lines = {f"column {column}": rows[:, column] for column in chosen}
         drawings.append(curves(lines, "some columns", labels=("row", "value")))
@@ -211,9 +228,9 @@ def _trained_length(view: View) -> tuple[int | None, str]:
             return int(source[name]), "trained length"
     if view.grid:
         return max(view.grid), "longest side"
-    return len(getattr(view.table, "positions", ())) or None, "length"
+    return view.reach()
 
 
 def _geometric(view: View, base: float, dim: int, shift: float) -> Drawing:
     frequencies = np.array([float(w) for w in geometric(base, dim, shift=shift)])
-    return wavelengths(frequencies, view.row_count(), "length")
+    return wavelengths(frequencies, *view.reach())
