@@ -96,7 +96,10 @@ def test_the_same_command_draws_the_same_bytes(suffix: str) -> None:
         (("heat-kernel", "graph.tsv", "--times", "1,2,8"), ["heat left at a node by time", "time"]),
         (("resistance-distance", "graph.tsv"), ["pairs by resistance", "resistance"]),
         (("tree", "parse.txt", "--max-depth", "8", "--max-width", "2"), ["the first tree", "cat", "depth"]),
-        (("dependency", "parse.conllu"), ["arcs from heads to dependents, first sentence", "cat", "steps to the root"]),
+        (
+            ("dependency", "parse.conllu"),
+            ["arcs from heads to dependents, first sentence", "cat", "steps to the root"],
+        ),
         (("swin", "--window", "4x4"), ["relative_position_index from the middle cell"]),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
