@@ -39,7 +39,9 @@ def _future(view: View, array: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray
     queries, keys = array.shape[-2:]
     if view.encoding in ("cope", "fox"):
         return np.arange(keys - queries, keys), np.arange(keys)
-    pairs = _pairs(view) if view.parameters.get("causal") and _distances(view) is None else None
+    pairs = (
+        _pairs(view) if view.parameters.get("bidirectional") is False and _distances(view) is None else None
+    )
     return pairs if pairs is not None and (len(pairs[0]), len(pairs[1])) == (queries, keys) else None
 
 
@@ -64,7 +66,7 @@ def distance_lines(view: View, name: str, array: NDArray[Any]) -> Drawing | None
         both = np.concatenate([planes[:, -1], planes[:, 0]], axis=1)
         distances, first = np.unique(around, return_index=True)
         values = both[:, first]
-    if view.parameters.get("causal"):
+    if view.parameters.get("bidirectional") is False:
         values, distances = values[:, distances <= 0], distances[distances <= 0]
     values = values[:MOST_LINES].astype(np.float64)
     finite = np.where(np.isfinite(values), values, np.nan)
