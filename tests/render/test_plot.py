@@ -361,6 +361,7 @@ def test_nodes_have_names_and_graphs_of_a_dataset_stand_side_by_side(
         assert words in drawn or f"<!-- {words[1:-1]} -->" in drawn
 
 
-def test_the_future_of_a_causal_table_is_grey() -> None:
-    assert "value (grey: the future)" in picture("alibi", "--heads", "2", "--len", "8", "--causal")
-    assert "value (grey: the future)" not in picture("alibi", "--heads", "2", "--len", "8")
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_future_of_a_causal_table_is_grey(causal: bool) -> None:
+    words = ("alibi", "--heads", "2", "--len", "8", *(["--causal"] if causal else []))
+    assert ("value (grey: the future)" in picture(*words)) == causal
