@@ -95,7 +95,9 @@ class Option:
     def line(self) -> str:
         """The first sentence of its help, and the names that it takes."""
         first = self.help if self.choices else self.help.split(". ")[0]
-        return f"{first[:1].upper()}{first[1:].rstrip('.')}."
+        word = first.split(" ")[0]
+        is_name = "_" in word or not word.rstrip(",").isalpha() or len(word.rstrip(",")) == 1
+        return f"{first[:1] if is_name else first[:1].upper()}{first[1:].rstrip('.')}."
 
     def declared(self) -> inspect.Parameter:
         """What Typer is told; anything but a number or a flag arrives as text."""
