@@ -155,7 +155,7 @@ def _sides(name: str, given: str | int | Sequence[int] | None) -> tuple[int, ...
     if isinstance(given, str):
         from pe_cli.positions import parse_grid
 
-        sides = parse_grid(given, parameter(name))
+        sides = parse_grid(given, name)
     else:
         sides = (given,) if isinstance(given, int) else tuple(int(side) for side in given)
     return sides * 2 if len(sides) == 1 else sides

@@ -179,7 +179,7 @@ ENCODINGS: Cases = [
     ("gen shaw --len 4 --max-distance 0", "--max-distance 0"),
     ("gen shaw --len 4 --max-distance -1", "--max-distance -1"),
     ("gen shaw --len 4 --table cube.npy", "--table"),
-    ("gen alibi --len 4", "Missing option '--heads'"),
+    ("gen alibi --len 4", "--heads is missing"),
     ("gen alibi --len 4 --heads 0", "--heads 0"),
     ("gen alibi --len 4 --heads 1000000000000", "--heads 1000000000000"),
     ("gen alibi --len 4 --heads 4 --bias-max inf", "--bias-max inf"),
@@ -228,8 +228,8 @@ ENCODINGS: Cases = [
     ("gen position-ids --len 8 --scheme sinks --group 3", "--scheme sinks"),
 ]
 GRAPHS: Cases = [
-    ("gen laplacian", "Missing argument 'GRAPH'"),
-    ("gen laplacian graph.tsv", "Missing option '-k'"),
+    ("gen laplacian", "GRAPH is missing"),
+    ("gen laplacian graph.tsv", "-k is missing"),
     ("gen laplacian graph.tsv -k 0", "-k 0"),
     ("gen laplacian graph.tsv -k 1000000000000", "-k 1000000000000", "of memory"),
     ("gen laplacian grahp.tsv -k 2", "grahp.tsv", "did you mean 'graph.tsv'"),
@@ -335,7 +335,7 @@ TREES: Cases = [
     ("gen dependency order.conllu", "order.conllu", "line 2"),
 ]
 FILES: Cases = [
-    ("inspect", "Missing argument 'SOURCE'"),
+    ("inspect", "SOURCE is missing"),
     ("inspect missing.npy", "missing.npy"),
     ("inspect words", "words"),
     ("inspect empty", "empty", "is empty"),
@@ -389,7 +389,7 @@ FILES: Cases = [
     ("extend x.npy --grid 4x4 --from-grid 0x1", "--from-grid 0x1"),
     ("extend x.npy --window 4x4 --from-window 1x-3", "--from-window 1x-3"),
     ("diff missing.npy table.npy", "missing.npy"),
-    ("diff table.npy", "Missing argument 'B'"),
+    ("diff table.npy", "B is missing"),
     ("diff table.npy t5.npy --atol nan", "--atol nan"),
     ("diff table.npy t5.npy --rtol inf", "--rtol inf"),
     ("diff table.npy words", "words"),

@@ -24,7 +24,7 @@ from pe_cli.signature import READ_FROM_FILE, Meaning
 FILES = ["q.npy", "k.npy", "e.npy", "f.npy", "x.npy", "w.npy", "t5.npy", "table.npy", "inf.npy", "none.npy", "one.npy", "cube.npy",
          "edge_index.npy", "two.safetensors:a", "missing.npy"]  # fmt: skip
 SHARED = {
-    "len": NUMBERS, "q_len": NUMBERS, "k_len": NUMBERS, "prefix_rows": NUMBERS, "positions": SPECIFICATIONS, "distances": SPECIFICATIONS,
+    "len": NUMBERS, "q_len": NUMBERS, "k_len": NUMBERS, "prefix_rows": NUMBERS, "pad_to": NUMBERS, "positions": SPECIFICATIONS, "distances": SPECIFICATIONS,
     "shard": SHARDS, "dtype": ["float64", "float16", "bfloat16", "float8_e4m3fn", "int8"], "name": ["a", "a/b", ".", "é", "a" * 300],
 }  # fmt: skip
 OPERANDS = {
