@@ -156,16 +156,17 @@ class Search:
     def orientations(self) -> Iterator[list[Step]]:
         """The steps that give both tables the same axes: none, another shape, transposed."""
         a, b = self.a.table, self.b.table
+        rows_split = a.columns == b.columns and a.shape[1:] != b.shape[1:]
         if a.complex != b.complex and a.size == b.size:
             names = [{"layout": "complex" if one.complex else "interleaved"} for one in (a, b)]
             yield [Step(Reason("layout", names[0], names[1]), _reshape(a, b), exception=True)]
-        elif a.shape != b.shape and a.size == b.size:
+        elif a.shape != b.shape and (a.size == b.size or rows_split):
             sides = [{"shape": list(one.shape)} for one in (a, b)]
             yield [Step(Reason("shape", sides[0], sides[1]), _reshape(a, b), exception=True)]
         exchanged = a.rows == b.columns and a.columns == b.rows and not same_axes(a, b)
         if exchanged:
             yield from self.transposed()
-        if (a.shape == b.shape or not same_axes(a, b)) and a.complex == b.complex:
+        if (a.shape == b.shape or not (same_axes(a, b) or rows_split)) and a.complex == b.complex:
             yield []
         if not exchanged:
             yield from self.transposed()

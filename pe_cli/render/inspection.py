@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MANY_ROWS = 300  # above, a table that fits its columns to the terminal takes seconds
 WIDEST = 100
+LISTED_FROM = 4  # tensors of a file that are listed before they are shown
 SHOWN_PAIRS = 16
 OVER_LENGTH = 256  # of the rows chosen from a large table: those that lie over its whole length
 
@@ -38,17 +39,33 @@ def show_file(report: FileReport) -> None:
     for name, where in report.same_as.items():
         out.print(f"{name} is the same as {where}", style="dim")
     if report.tensors and (
-        all(tensor.values is None for tensor in report.tensors) or len(report.tensors) > 4
+        all(tensor.values is None for tensor in report.tensors) or len(report.tensors) > LISTED_FROM
     ):
         _list(out, report)
     said = (report.made_by or {}).get("encoding")
-    for tensor in report.tensors:
+    shown = report.tensors if said else _of_positions(report)
+    for tensor in shown:
         if tensor.not_read is not None:
             out.print()
             _title(out, tensor)
             out.print(f"values not read: {tensor.not_read}", style="dim")
         elif tensor.values is not None:
             _show_tensor(out, tensor, said if said in CATALOGUE else None)
+    rest = [tensor for tensor in report.tensors if tensor not in shown]
+    if rest and len(report.tensors) <= LISTED_FROM:
+        out.print()
+        names = ", ".join(one_line(tensor.spec.name) for tensor in rest)
+        out.print(f"no positions are seen in {names}", style="dim")
+
+
+def _of_positions(report: FileReport) -> list[TensorReport]:
+    """The tensors that carry positions, by their names or their numbers; all where none does."""
+    found = [
+        tensor
+        for tensor in report.tensors
+        if tensor.role or (tensor.identified is not None and tensor.identified.encoding is not None)
+    ]
+    return found or report.tensors
 
 
 def _list(out: Console, report: FileReport) -> None:
