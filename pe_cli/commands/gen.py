@@ -187,11 +187,7 @@ def build(
             constants = same_for_every_position(encoding, arguments)
             if constants is not None:
                 return WholeTable(constants, dtype, name)
-        if rows.prefix_rows and catalogue.CATALOGUE[encoding.name].family == "rotary":
-            raise PeError(
-                f"--prefix-rows {rows.prefix_rows}: rows of zeros would wipe these tokens out of a rotary table; "
-                "position 0 leaves a token as it is, so write --positions 0,0:N"
-            )
+        refuse_zero_rows(encoding, rows)
         rule = getattr(encoding.function, "default_positions", None)
         where = positions.chosen(
             rows.len,
@@ -225,6 +221,15 @@ def build(
         dtype=dtype,
         key=name,
     )
+
+
+def refuse_zero_rows(encoding: Encoding, rows: options.RowChoice) -> None:
+    """Raise where rows of zeros are wanted in front of a rotary table."""
+    if rows.prefix_rows and catalogue.CATALOGUE[encoding.name].family == "rotary":
+        raise PeError(
+            f"--prefix-rows {rows.prefix_rows}: rows of zeros would wipe these tokens out of a rotary table; "
+            "position 0 leaves a token as it is, so write --positions 0,0:N"
+        )
 
 
 def _of_graphs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -119,7 +119,7 @@ def _table(
     if which.table == ENCODING_TABLE:
         table = _encoding_table(resolved, arguments, rows, naming, raster=which.row_order == "raster")
     else:
-        table, arguments = _extra_table(resolved, which.table, rows, naming)
+        table, arguments = _extra_table(resolved, which, rows, naming)
     if resolved.origins.get("policy") == EVERY_LENGTH:
         table.warnings = ()  # that long factors have a short side, which these do not
     table.facts = {**table.facts, **_model_facts(resolved)}
@@ -186,12 +186,9 @@ def _table_of_cells(
         if length is None:
             raise PeError("which rows? Give --grid HxW, or --positions @FILE with coordinates")
         where = positions.first(length)
-    if rows.prefix_rows:
-        raise PeError(
-            f"--prefix-rows {rows.prefix_rows}: rows of zeros would wipe these tokens out of a rotary table"
-        )
+    gen.refuse_zero_rows(encoding, rows)
     shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)
-    table = RowTable(function, taken, where, naming.dtype, naming.name, 0, shard)
+    table = RowTable(function, taken, where, naming.dtype, naming.name, rows.prefix_rows, shard)
     if count is not None and where.block(0, 0).ndim == 1:
         table.facts = {**table.facts, "row_order": resolved.order_of_rows(raster=raster)}
     return table
@@ -209,24 +206,32 @@ def _chosen_rows(encoding: gen.Encoding, rows: ModelRows) -> Any:
             f"this model uses {encoding.name}, whose table goes by pairs of positions: which? Give --len N, or --q-len and "
             "--k-len or --distances A:B"
         )
-    for field in fields(rows):
-        value = getattr(rows, field.name)
-        if field.name not in taken and value not in (None, 0):
-            raise PeError(
-                f"{option_name(field.name)} {value}: this model uses {encoding.name}, which does not take it"
-            )
+    _refuse(rows, {field.name for field in fields(rows)} - taken, f"this model uses {encoding.name}, which")
     return group(**{name: getattr(rows, name) for name in taken})
 
 
+def _refuse(group: Any, names: Collection[str], what: str) -> None:
+    """Raise for the first of the options `names` that was given, since `what` does not take it."""
+    for field in fields(group):
+        value = getattr(group, field.name)
+        if field.name in names and value not in (None, 0):
+            raise PeError(f"{option_name(field.name)} {value}: {what} does not take it")
+
+
 def _extra_table(
-    resolved: Resolved, asked: str, rows: ModelRows, naming: options.Naming
+    resolved: Resolved, which: Which, rows: ModelRows, naming: options.Naming
 ) -> tuple[Table, dict[str, Any]]:
-    known = {table.name: table for table in resolved.extra_tables}
+    asked, known = which.table, {table.name: table for table in resolved.extra_tables}
     if asked not in known:
         raise no_such("table of this model", asked, [ENCODING_TABLE, *known])
     arguments = dict(known[asked].parameters)
     function = FUNCTIONS[asked]
-    if known[asked].by == "layer":
+    by_layer = known[asked].by == "layer"
+    taken = set() if by_layer else {field.name for field in fields(options.RowChoice)}
+    _refuse(which, ("layout", "compute", "grid"), f"--table {asked}")
+    _refuse(rows, {field.name for field in fields(rows)} - taken, f"--table {asked}")
+    if by_layer:
+        _refuse(naming, ("dtype",), f"--table {asked}")
         return WholeTable(function(**arguments), None, naming.name), arguments
     where = positions.chosen(rows.len, rows.positions, load=gen.load_positions)
     shard = positions.parse_shard(rows.shard) if rows.shard else (0, 1)

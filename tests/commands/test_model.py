@@ -244,3 +244,37 @@ def test_float64_is_what_was_asked_for(model: str, pe: Any, tmp_path: Path) -> N
     pe("gen", "model", model, *more, "--dtype", "float64", "-o", "x.npz")
     with np.load(tmp_path / "x.npz") as file:
         assert {array.dtype.name for array in file.values()} == {"float64"}
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--layout half", "--compute float32", "--grid 2x2", "--len 4", "--shard 0/2", "--dtype float64"],
+)
+def test_a_table_by_layer_refuses_what_it_does_not_take(config: Any, capsys: Any, option: str) -> None:
+    config({"model_type": "llama4_text", "num_hidden_layers": 8, "head_dim": 16, "rope_theta": 5e5})
+    said = trouble(capsys, "--table", "rotated-layers", *option.split())
+    assert f"{option}: --table rotated-layers does not take it" in said
+
+
+def test_a_table_by_position_takes_rows_and_no_pairs(config: Any, capsys: Any) -> None:
+    config({"model_type": "llama4_text", "num_hidden_layers": 8, "head_dim": 16, "rope_theta": 5e5})
+    assert (
+        made("--table", "query-temperature", "--len", "4", "--prefix-rows", "1")["query-temperature"][0] == 0
+    )
+    assert "--q-len 3: " in trouble(capsys, "--table", "query-temperature", "--len", "4", "--q-len", "3")
+
+
+def test_rows_of_zeros_stand_in_front_of_an_added_table_of_cells(config: Any, capsys: Any) -> None:
+    config(
+        {
+            "_class_name": "DiTTransformer2DModel",
+            "num_attention_heads": 2,
+            "attention_head_dim": 8,
+            "sample_size": 8,
+        }
+    )
+    table, whole = made("--prefix-rows", "2")["sinusoidal"], made()["sinusoidal"]
+    assert not table[:2].any()
+    assert np.array_equal(table[2:], whole)
+    config({"_class_name": "FluxTransformer2DModel"})
+    assert "rotary table" in trouble(capsys, "--grid", "2x2", "--prefix-rows", "2")
