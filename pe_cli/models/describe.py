@@ -9,10 +9,10 @@ from typing import Any
 
 from pe_cli.encodings.rope.scaling import Frequencies, frequencies
 from pe_cli.errors import PeError
-from pe_cli.models.configuration import CLASS_KEY, Configuration, has_schemes, labels_of
+from pe_cli.models.configuration import CLASS_KEY, Configuration
 from pe_cli.models.layers import layer_tables
 from pe_cli.models.read import is_gguf, parts, read_configuration
-from pe_cli.models.resolve import resolve, resolve_configuration
+from pe_cli.models.resolve import layer_types, resolve, resolve_configuration
 from pe_cli.models.resolved import KeyLedger, LearnedTableError, Resolved
 from pe_cli.models.scalings import BY_LENGTH, scaling_type
 
@@ -143,39 +143,30 @@ def _tables(
     spec: str, component: str | None, layer_type: str | None, seq_len: int | None
 ) -> Iterator[Resolved | PeError]:
     if is_gguf(spec):
-        yield from _gguf_tables(spec, layer_type, seq_len)
+        yield from _gguf_tables(spec, component, layer_type, seq_len)
         return
     config = read_configuration(spec)
     if CLASS_KEY in config.values:
-        yield resolve_configuration(config, component=component, layer_type=layer_type)
+        yield resolve_configuration(config, component=component, layer_type=layer_type, seq_len=seq_len)
         return
     for part, notes in parts(config, component):
-        for label in [layer_type] if layer_type is not None else _labels(part):
+        for label in [layer_type] if layer_type is not None else layer_types(part) or [None]:
             try:
                 length = seq_len if seq_len is not None else _longest(part, label)
                 resolved = resolve_configuration(part, layer_type=label, seq_len=length)
             except PeError as error:
                 yield error
                 continue
-            yield _with_notes(resolved, notes)
+            yield replace(resolved, notes=(*notes, *resolved.notes))
 
 
-def _gguf_tables(spec: str, layer_type: str | None, seq_len: int | None) -> Iterator[Resolved | PeError]:
+def _gguf_tables(
+    spec: str, component: str | None, layer_type: str | None, seq_len: int | None
+) -> Iterator[Resolved | PeError]:
     from pe_cli.models.gguf import layer_labels, longest
 
     for label in [layer_type] if layer_type is not None else layer_labels(spec):
-        yield resolve(spec, layer_type=label, seq_len=seq_len or longest(spec))
-
-
-def _labels(config: Configuration) -> list[str | None]:
-    """The layer types that have a table of their own, or None for one table."""
-    ledger = KeyLedger(config)
-    labels: list[str | None] = list(labels_of(config.model_type))
-    if not labels and not has_schemes(config.model_type):
-        labels = [
-            label for label, rope in layer_tables(ledger).items() if label is not None and rope is not None
-        ]
-    return labels or [None]
+        yield resolve(spec, component=component, layer_type=label, seq_len=seq_len or longest(spec))
 
 
 def _longest(config: Configuration, label: str | None) -> int | None:
@@ -186,7 +177,3 @@ def _longest(config: Configuration, label: str | None) -> int | None:
         return None
     found = ledger.geometry("max_position_embeddings")
     return ledger.whole(found) if found is not None else None
-
-
-def _with_notes(resolved: Resolved, notes: tuple[str, ...]) -> Resolved:
-    return replace(resolved, notes=(*notes, *resolved.notes))

@@ -126,3 +126,18 @@ def test_query_temperature_by_its_formula() -> None:
 
 def test_rotated_layers_are_zero_and_one() -> None:
     assert rotated_layers(layers=(1, 0, 1)).tolist() == [1, 0, 1]
+
+
+def test_a_tower_with_a_table_for_each_layer_type_shows_them_all(tmp_path: Path) -> None:
+    tables = report_of(tmp_path, {"model_type": "edgetam_video"})["tables"]
+    assert [(table["layer_type"], table["parameters"]["grid"]) for table in tables] == [
+        ("query", (64, 64)),
+        ("key", (16, 16)),
+    ]
+
+
+def test_options_that_a_file_has_no_use_for_are_refused(tmp_path: Path) -> None:
+    flux = {"_class_name": "FluxTransformer2DModel"}
+    assert report_of(tmp_path, flux)["tables"][0]["encoding"] == "rope"
+    with pytest.raises(PeError, match="is not scaled"):
+        report_of(tmp_path, flux, seq_len=64)
