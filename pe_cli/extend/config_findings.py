@@ -174,7 +174,7 @@ def _reach(part: Configuration, ledger: KeyLedger, rope: Rope) -> Iterator[Findi
 def _fits_head(part: Configuration, ledger: KeyLedger, rope: Rope, label: str | None) -> Iterator[Finding]:
     """Lists of factors, and sections, that have another number of pairs than the head."""
     try:
-        dim, partial = width(ledger, rope, label, scaling_type(ledger, rope)[0])
+        dim, partial = width(ledger, rope, label, scaling_type(ledger, rope))
     except PeError:
         return
     turned = int(dim * partial) if partial is not None else dim

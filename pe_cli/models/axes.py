@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pe_cli.errors import PeError, no_such, parameter
+from pe_cli.errors import PeError
+from pe_cli.models import layers
 from pe_cli.models.configuration import CLASS_KEY, Configuration, data
-from pe_cli.models.layers import Rope, layer_count
 from pe_cli.models.resolved import ADJACENT_LAYOUTS, KeyLedger, Resolved, RowOrder, Setting
 
 COMMON_STYLE = "qwen-vision"
@@ -50,12 +50,13 @@ class Tower:
 def of_tower(ledger: KeyLedger, parameters: dict[str, Any], asked: str | None) -> dict[str, Any]:
     """What `Resolved` says of a vision tower; its arguments of `rope` are added to `parameters`."""
     known = _tower(ledger)
-    label = _tower_label(ledger, known, asked)
+    labels = tower_labels(ledger)
+    label = layers.one_label(ledger.config.file, labels, asked)
     parameters |= _axial_arguments(ledger, known, parameters["dim"], label)
     return {
         "layer_type": label,
         "layers": _tower_layers(ledger, known, label),
-        "layer_types": tower_labels(ledger),
+        "layer_types": labels,
         "axes": _axis_count(parameters),
         "row_order": _tower_row_order(ledger, known),
     }
@@ -71,29 +72,13 @@ def tower_labels(ledger: KeyLedger) -> tuple[str, ...]:
     return tuple(label for label in _tower(ledger).layers if label)
 
 
-def _tower_label(ledger: KeyLedger, known: Tower, asked: str | None) -> str | None:
-    """The layer type meant. Raises PeError where there are several and none was named, or one that there is not."""
-    labels = [label for label in known.layers if label]
-    if asked is None and len(labels) > 1:
-        raise PeError(
-            f"{ledger.config.file}: this model has a table for each layer type, choose one with {parameter('layer_type')}: {', '.join(labels)}"
-        )
-    if asked is not None and asked not in labels:
-        if labels:
-            raise no_such("layer type", asked, labels)
-        raise PeError(
-            f"{ledger.config.file}: one table serves all layers of this model; leave {parameter('layer_type')} {asked} out"
-        )
-    return asked
-
-
 def _tower_layers(ledger: KeyLedger, known: Tower, label: str | None) -> tuple[int, ...]:
     """The numbers of the layers of this type: all but the global ones have windows (SAM 3)."""
     count = ledger.geometry("num_hidden_layers")
     if label is None or "global" not in known.layers or count is None:
         return ()
-    whole = {int(index) for index in ledger.numbers(_taken(ledger, "global_attn_indexes", [7, 15, 23, 31]))}
-    return tuple(i for i in range(layer_count(ledger, count)) if (i in whole) == (label == "global"))
+    whole = ledger.wholes(_taken(ledger, "global_attn_indexes", [7, 15, 23, 31]))
+    return tuple(i for i in range(layers.layer_count(ledger, count)) if (i in whole) == (label == "global"))
 
 
 def _axial_arguments(ledger: KeyLedger, known: Tower, dim: int, label: str | None) -> dict[str, Any]:
@@ -145,7 +130,7 @@ def _tower_row_order(ledger: KeyLedger, known: Tower) -> RowOrder | None:
 
 def _taken(ledger: KeyLedger, key: str, default: Any) -> Setting:
     """A setting, or the default of the model class."""
-    return ledger.geometry_like(key) or Setting(default, ledger.known.described(), assumed=True)
+    return ledger.geometry_like(key) or ledger.default(default)
 
 
 def _axis_count(parameters: dict[str, Any]) -> int:
@@ -159,11 +144,9 @@ def _grid(ledger: KeyLedger, known: Tower, label: str | None) -> tuple[int, ...]
     layer = known.layers.get(label or "", {})
     if "sides" in layer:
         found = _taken(ledger, *layer["sides"])
-        sides = [int(side) for side in ledger.numbers(found)]
-        if len(sides) != 2:
-            raise ledger.wrong(found, "a list of width and height", "[64, 64]")
+        width, height = ledger.wholes(found, 2)
         ledger.origins["grid"] = found.origin
-        return sides[1], sides[0]
+        return height, width
     if "side" in layer:
         found = _taken(ledger, *layer["side"])
         ledger.origins["grid"] = found.origin
@@ -194,15 +177,15 @@ def _pair(ledger: KeyLedger, found: Setting) -> tuple[int, int]:
     return height, width
 
 
-def section_arguments(ledger: KeyLedger, rope: Rope, width: int) -> dict[str, Any]:
+def section_arguments(ledger: KeyLedger, rope: layers.Rope, width: int) -> dict[str, Any]:
     """`sections`, where the pairs are shared among axes (time, row, column)."""
     known = ledger.known
     found = rope.find(ledger, "mrope_section", "xdrope_section")
     if found is None and known.sections is not None:
-        found = Setting(list(known.sections), known.described(), assumed=True)
+        found = ledger.default(list(known.sections))
     if found is None:
         return {}
-    sections = [int(size) for size in ledger.numbers(found)]
+    sections = list(ledger.wholes(found))
     if known.module in NOT_BY_PAIRS or "xdrope_section" in rope.values:
         ledger.note(
             f"the sections {sections} of XD-RoPE are left out: this is the table of text, whose axes are equal"
@@ -274,10 +257,11 @@ def resolve_denoiser(config: Configuration) -> Resolved:
     """The rotary encoding of a diffusion transformer. Its rows are cells of a grid, or places of an array."""
     name, known = str(config.values.get(CLASS_KEY)), data("denoisers")
     if name == "Transformer2DModel":  # what DiT and PixArt were called
-        name = known["by_norm"].get(config.values.get("norm_type"), name)
+        name = known["by_norm"].get(str(config.values.get("norm_type")), name)
     source = f"{name}, {known['source']}"
+    ledger = KeyLedger(config, f"the default of {source}")
     if name in known["sincos"]:
-        return _sincos(KeyLedger(config), name, SinCos(**known["sincos"][name]), source)
+        return _sincos(ledger, name, SinCos(**known["sincos"][name]), source)
     if name in known["others"]:
         raise PeError(f"{config.file}: {name} {known['others'][name]}")
     forms = {each: entry for entry in known["rotary"] for each in entry["classes"]}
@@ -286,7 +270,7 @@ def resolve_denoiser(config: Configuration) -> Resolved:
             f"{config.file}: {CLASS_KEY} {name!r} is not among the diffusion transformers known here: "
             f"{', '.join([*forms, *known['sincos']])}"
         )
-    form, ledger = Denoiser(**forms[name]), KeyLedger(config)
+    form = Denoiser(**forms[name])
     if form.rotates and not config.values.get(form.rotates):
         raise PeError(
             f"{config.file}: {form.rotates} is not true: this model adds a table instead, `pe gen sinusoidal --style cogvideox`"
@@ -297,19 +281,15 @@ def resolve_denoiser(config: Configuration) -> Resolved:
         ledger.origins["axis_style"] = source
     count = form.count
     if form.axes is not None:
-        found = _found(ledger, *form.axes, source)
-        axes = tuple(
-            int(size) for size in ledger.numbers(Setting(list(found.value), found.origin, found.assumed))
-        )
-        parameters |= {
-            "axes": ledger.record("axes", Setting(axes, found.origin, found.assumed), form.axes[0])
-        }
+        found = _taken(ledger, *form.axes)
+        axes = ledger.wholes(found)
+        parameters["axes"] = ledger.record("axes", replace(found, value=axes), form.axes[0])
         parameters["dim"], count = sum(axes), len(axes)
         ledger.origins["dim"] = f"sum of {form.axes[0]}"
     else:
         parameters["dim"] = 1
         for key, default in form.width:
-            found = _found(ledger, key, default, source)
+            found = _taken(ledger, key, default)
             parameters["dim"] *= ledger.whole(found)
             ledger.record("dim", found, key)
         ledger.origins["dim"] = " * ".join(key for key, _ in form.width)
@@ -317,24 +297,20 @@ def resolve_denoiser(config: Configuration) -> Resolved:
     ledger.origins["layout"] = source
     if form.layout_by:
         name_of, usual, layouts = form.layout_by
-        stored = _found(ledger, name_of, usual, source)
-        if stored.value not in layouts:
+        stored = _taken(ledger, name_of, usual)
+        if str(stored.value) not in layouts:
             raise ledger.wrong(stored, f"one of {', '.join(layouts)}", f'"{usual}"')
         parameters["layout"] = layouts[ledger.record("layout", stored, name_of)]
     order = None
     if form.stretched:
-        sides = ledger.numbers(_found(ledger, *form.stretched, source))
-        order = RowOrder(stretched=(int(sides[0]), int(sides[1])))
+        high, wide = ledger.wholes(_taken(ledger, *form.stretched), 2)
+        order = RowOrder(stretched=(high, wide))
     if form.note:
         ledger.note(form.note)
-    return Resolved(
-        file=config.file,
-        encoding="rope",
-        parameters=parameters,
-        origins=ledger.origins,
+    return ledger.resolved(
+        "rope",
+        parameters,
         model_type=name,
-        warnings=tuple(ledger.warnings),
-        notes=tuple(ledger.notes),
         axes=count,
         row_order=order,
         pairing="adjacent" if parameters["layout"] in ADJACENT_LAYOUTS else "half",
@@ -344,7 +320,7 @@ def resolve_denoiser(config: Configuration) -> Resolved:
 def _sincos(ledger: KeyLedger, name: str, form: SinCos, source: str) -> Resolved:
     """The table that is added to the patches of an image."""
     heads, head, sample, patch = (
-        ledger.whole(_found(ledger, key, default, source))
+        ledger.whole(_taken(ledger, key, default))
         for key, default in (
             ("num_attention_heads", form.heads),
             ("attention_head_dim", form.head),
@@ -372,22 +348,12 @@ def _sincos(ledger: KeyLedger, name: str, form: SinCos, source: str) -> Resolved
         ledger.origins["interpolation_scale"] = said.origin if said else f"{source}: sample_size / 64"
     order = None
     if form.whole:
-        whole = ledger.whole(_found(ledger, *form.whole, source))
+        whole = ledger.whole(_taken(ledger, *form.whole))
         order = RowOrder(whole=(whole, whole))
         ledger.note(
             f"the rows are the middle of a table of {whole} x {whole}, which the checkpoint holds as pos_embed.pos_embed"
         )
-    return Resolved(
-        file=ledger.config.file,
-        encoding="sinusoidal",
-        parameters=parameters,
-        origins=ledger.origins,
-        model_type=name,
-        warnings=tuple(ledger.warnings),
-        notes=tuple(ledger.notes),
-        axes=2,
-        row_order=order,
-    )
+    return ledger.resolved("sinusoidal", parameters, model_type=name, axes=2, row_order=order)
 
 
 def _base(ledger: KeyLedger, form: Denoiser, source: str) -> float:
@@ -395,9 +361,6 @@ def _base(ledger: KeyLedger, form: Denoiser, source: str) -> float:
     if not key:
         ledger.origins["base"] = source
         return default
-    found = _found(ledger, key, default, source)
-    return float(ledger.number(Setting(ledger.record("base", found, key), found.origin, found.assumed)))
-
-
-def _found(ledger: KeyLedger, key: str, default: Any, source: str) -> Setting:
-    return ledger.in_file(key) or Setting(default, f"the default of {source}", assumed=True)
+    found = _taken(ledger, key, default)
+    ledger.record("base", found, key)
+    return float(ledger.number(found))

@@ -222,15 +222,19 @@ def is_misspelt(typed: str, name: str) -> bool:
 
 
 CLASS_KEY = "_class_name"  # of the transformers of diffusers
-WIDTHS = (
-    "hidden_size",
-    "n_embd",
-    "d_model",
-    "embed_dim",
-    "dim",
-    "memory_attention_hidden_size",
-    "projection_dim",
-)
+# What other configurations call the same thing, tried after the model class's own name for it.
+SYNONYMS = {
+    "hidden_size": ("hidden_size", "n_embd", "d_model", "embed_dim", "dim"),
+    "num_attention_heads": (
+        "num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads",
+    ),
+    "head_dim": ("head_dim", "kv_channels", "head_size", "attention_head_dim", "d_kv"),
+    "max_position_embeddings": (
+        "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "model_max_length", "n_ctx",
+    ),
+    "num_hidden_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth"),
+}  # fmt: skip
+WIDTHS = (*SYNONYMS["hidden_size"], "memory_attention_hidden_size", "projection_dim")
 
 
 @dataclass(frozen=True)

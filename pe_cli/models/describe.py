@@ -173,7 +173,7 @@ def _longest(config: Configuration, label: str | None) -> int | None:
     """The length for which a table that depends on it is shown: the longest of the model."""
     ledger = KeyLedger(config)
     rope = layer_tables(ledger).get(label)
-    if rope is None or scaling_type(ledger, rope)[0] not in BY_LENGTH:
+    if rope is None or scaling_type(ledger, rope) not in BY_LENGTH:
         return None
     found = ledger.geometry("max_position_embeddings")
     return ledger.whole(found) if found is not None else None

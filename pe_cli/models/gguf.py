@@ -12,12 +12,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pe_cli.errors import PeError, no_such, parameter
+from pe_cli.errors import PeError, parameter
 from pe_cli.files.base import open_input
 from pe_cli.files.gguf import GgufHeader, read_header
 from pe_cli.files.sources import load_array
 from pe_cli.models.configuration import data
-from pe_cli.models.layers import QUERY_TEMPERATURE, rotated_layers_table
+from pe_cli.models.layers import QUERY_TEMPERATURE, one_label, rotated_layers_table
 from pe_cli.models.resolved import EVERY_LENGTH, ExtraTable, Resolved
 
 LEARNED = "position_embd.weight"
@@ -88,7 +88,7 @@ class _Reading:
     def resolve(self, layer_type: str | None, seq_len: int | None) -> Resolved:
         other = self._not_rotary()
         labels = () if other else self.labels
-        label = self._label(labels, layer_type)
+        label = one_label(self.spec, labels, layer_type)
         if other is not None:
             encoding, parameters = other
         else:
@@ -141,19 +141,6 @@ class _Reading:
         if parameters.get("scaling") == "linear" and self.context:
             return int(self.context / parameters["factor"]), "a guess: the context over the factor"
         return self.context, "a guess: the longest context"
-
-    def _label(self, labels: tuple[str, ...], asked: str | None) -> str | None:
-        if asked is not None and asked not in labels:
-            if not labels:
-                raise PeError(
-                    f"{self.spec}: one table serves all layers of this model; leave {parameter('layer_type')} {asked} out"
-                )
-            raise no_such("layer type", asked, labels)
-        if labels and asked is None:
-            raise PeError(
-                f"{self.spec}: this model has a table for each layer type, choose one with {parameter('layer_type')}: {', '.join(labels)}"
-            )
-        return asked
 
     def _not_rotary(self) -> tuple[str, dict[str, Any]] | None:
         """The encoding of a model that does not rotate. Raises PeError where it has none, or a learned table."""

@@ -6,7 +6,7 @@ it (transformers 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,7 @@ class Rope:
                 same = (k for k in keys[index:] if self.values.get(k) == self.values[key])
                 ledger.keys_read.update(f"{self.block}.{k}" for k in same)
                 if self.assumed:
-                    return Setting(self.values[key], ledger.known.described(), assumed=True)
+                    return ledger.default(self.values[key])
                 return ledger.setting(f"{self.block}.{key}", self.values[key])
         return None
 
@@ -160,9 +160,18 @@ def label_of(ledger: KeyLedger, tables: Mapping[str | None, Rope | None], asked:
     if len(distinct) == 1 and not any(tables[label].assumed for label in live):  # type: ignore[union-attr]
         ledger.note(f"the layer types {', '.join(live)} share one table")
         return live[0]
-    raise PeError(
-        f"{file}: this model has a table for each layer type, choose one with {parameter('layer_type')}: {', '.join(live)}"
-    )
+    return one_label(file, live, None)
+
+
+def one_label(file: str, labels: Sequence[str], asked: str | None) -> str | None:
+    """The layer type meant among those that have tables. Raises PeError where none was named, or one that there is not."""
+    if asked is not None and asked not in labels:
+        raise no_layer_type(file, asked, labels)
+    if asked is None and labels:
+        raise PeError(
+            f"{file}: this model has a table for each layer type, choose one with {parameter('layer_type')}: {', '.join(labels)}"
+        )
+    return asked
 
 
 def _asked(
@@ -174,17 +183,17 @@ def _asked(
             raise PeError(f"{ledger.config.file}: {asked} layers are {NOPE}")
         return asked
     if labels or asked not in types:
-        raise no_layer_type(ledger, asked, labels or list(dict.fromkeys(types)))
+        raise no_layer_type(ledger.config.file, asked, labels or list(dict.fromkeys(types)))
     ledger.note(f"all layer types share one table, {asked} layers too")
     return None
 
 
-def no_layer_type(ledger: KeyLedger, asked: str, known: list[str]) -> PeError:
+def no_layer_type(file: str, asked: str, known: Sequence[str]) -> PeError:
     """None of the `known` layer types is called so; or there are none."""
     if known:
         return no_such("layer type", asked, known)
     return PeError(
-        f"{ledger.config.file}: one table serves all layers of this model; leave {parameter('layer_type')} {asked} out"
+        f"{file}: one table serves all layers of this model; leave {parameter('layer_type')} {asked} out"
     )
 
 

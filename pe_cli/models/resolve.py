@@ -151,9 +151,7 @@ def resolve_every(
             for label in labels
         }
     if not every:
-        raise PeError(
-            f"{spec}: one table serves all layers of this model; leave {parameter('layer_type')} all out"
-        )
+        raise layers.no_layer_type(spec, ALL_LAYERS, ())
     return every
 
 
@@ -194,18 +192,12 @@ def _rotary(
     longest = ledger.geometry("max_position_embeddings")
     longest_len = ledger.whole(longest) if longest else None
     trained, trained_origin = sizes.trained_length(ledger, parameters, longest_len)
-    return Resolved(
-        file=ledger.config.file,
-        encoding="rope",
-        parameters=parameters,
-        origins=ledger.origins,
-        model_type=ledger.config.model_type,
-        component=ledger.config.path,
+    return ledger.resolved(
+        "rope",
+        parameters,
         max_position=longest_len,
         trained_length=trained,
         trained_origin=trained_origin,
-        warnings=tuple(ledger.warnings),
-        notes=tuple(ledger.notes),
         extra_tables=extra,
         unread=unread,
         pairing=pairing,
@@ -223,7 +215,7 @@ def _rope_arguments(
     """The arguments of `rope` for one layer type, and whether they depend on the length."""
     rope = tables[label]
     assert rope is not None
-    name, _ = scalings.scaling_type(ledger, rope)
+    name = scalings.scaling_type(ledger, rope)
     dim, partial = sizes.width(ledger, rope, label, name)
     parameters: dict[str, Any] = {"dim": dim, "base": sizes.base(ledger, rope, label)}
     axial = ledger.known.has_axes

@@ -17,35 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pe_cli.errors import PeError, parameter
-from pe_cli.models.configuration import Configuration, data, is_part, value_at
+from pe_cli.models.configuration import SYNONYMS, Configuration, data, is_part, value_at
 from pe_cli.positions import spell
 
 ADJACENT_LAYOUTS = frozenset({"adjacent", "interleaved", "complex"})
 MEASURED = frozenset({"dinov3"})  # forms that measure coordinates against their grid
 EVERY_LENGTH = "at every length"  # origin of LongRoPE's policy where a file has one list of divisors
-# What other configurations call the same thing, tried after the model class's own name for it.
-SYNONYMS = {
-    "hidden_size": ("hidden_size", "n_embd", "d_model", "embed_dim", "dim"),
-    "num_attention_heads": (
-        "num_attention_heads",
-        "n_head",
-        "n_heads",
-        "num_heads",
-        "encoder_attention_heads",
-        "decoder_attention_heads",
-    ),
-    "head_dim": ("head_dim", "kv_channels", "head_size", "attention_head_dim", "d_kv"),
-    "max_position_embeddings": (
-        "max_position_embeddings",
-        "n_positions",
-        "max_seq_len",
-        "seq_length",
-        "max_sequence_length",
-        "model_max_length",
-        "n_ctx",
-    ),
-    "num_hidden_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth"),
-}
 
 
 @dataclass(frozen=True)
@@ -263,10 +240,14 @@ class Resolved:
 
 
 class KeyLedger:
-    """Looks values up in a configuration and in its model class, and notes their origin."""
+    """Looks values up in a configuration and in its model class, and notes their origin.
 
-    def __init__(self, config: Configuration) -> None:
+    `described` is the origin of a default, where the model type does not say it.
+    """
+
+    def __init__(self, config: Configuration, described: str = "") -> None:
         self.config, self.known = config, config.known
+        self.described = described or self.known.described()
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
         self.notes: list[str] = []
@@ -288,9 +269,16 @@ class KeyLedger:
     def setting(self, key: str, value: Any) -> Setting:
         """A value of the file, or one that its format assumes."""
         self.keys_read.add(key)
-        if key in self.config.assumed:
-            return Setting(value, self.known.described(), assumed=True)
-        return Setting(value, self.config.key(key))
+        return self.default(value) if key in self.config.assumed else Setting(value, self.config.key(key))
+
+    def default(self, value: Any) -> Setting:
+        """A value that the model class or the format assumes."""
+        return Setting(value, self.described, assumed=True)
+
+    def from_class(self, name: str) -> Setting | None:
+        """What the model class assumes where the file has no key of this name."""
+        value = self.known.fields.get(name)
+        return None if value is None else self.default(value)
 
     def geometry(self, name: str) -> Setting | None:
         """A size by its usual name: what the file calls it, else what the model class assumes."""
@@ -299,16 +287,11 @@ class KeyLedger:
         if found is not None:
             self.whole(found)
             return found
-        if name in self.known.fields:
-            return Setting(self.known.fields[name], self.known.described(), assumed=True)
-        return None
+        return self.from_class(name)
 
     def geometry_like(self, name: str) -> Setting | None:
         """A value of any type by its own name: the file's, else the model class's."""
-        found = self.in_file(name)
-        if found is None and name in self.known.fields:
-            found = Setting(self.known.fields[name], self.known.described(), assumed=True)
-        return found
+        return self.in_file(name) or self.from_class(name)
 
     def size(self, name: str) -> Setting:
         """A size that is needed."""
@@ -369,6 +352,14 @@ class KeyLedger:
             raise self.wrong(found, "a list of finite numbers", "[1.0, 1.02, …]")
         return tuple(values)
 
+    def wholes(self, found: Setting, count: int | None = None) -> tuple[int, ...]:
+        """A list of whole numbers, and of so many if `count` says it."""
+        values = self.numbers(found)
+        if any(value != int(value) for value in values) or count not in (None, len(values)):
+            wanted = "a list of whole numbers" if count is None else f"a list of {count} whole numbers"
+            raise self.wrong(found, wanted, str([16] * (count or 3)))
+        return tuple(map(int, values))
+
     def truth(self, found: Setting) -> bool:
         if not isinstance(found.value, bool):
             raise self.wrong(found, "true or false", "false")
@@ -381,6 +372,12 @@ class KeyLedger:
         return PeError(
             f'{self.config.file}: {found.origin} is {_shown(found.value)}, {wanted} is needed; write "{last}": {example}'
         )
+
+    def resolved(self, encoding: str, parameters: dict[str, Any], **about: Any) -> Resolved:
+        """The encoding with these arguments, and with all that was noted of them; `about` are other fields of `Resolved`."""
+        noted = {"warnings": tuple(self.warnings), "notes": tuple(self.notes), "origins": self.origins}
+        model = {"model_type": self.config.model_type, "component": self.config.path}
+        return Resolved(self.config.file, encoding, parameters, **{**noted, **model, **about})
 
 
 def _without_quotes(value: Any) -> str | None:

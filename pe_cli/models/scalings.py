@@ -10,7 +10,6 @@ from pe_cli.errors import PeError, parameter
 from pe_cli.models.configuration import data, is_misspelt
 from pe_cli.models.layers import Rope
 from pe_cli.models.resolved import EVERY_LENGTH, KeyLedger, Setting
-from pe_cli.models.sizes import from_fields
 
 TYPES = {
     "default": "none",
@@ -37,14 +36,14 @@ LARGEST_STRETCH = 1e9  # beyond it the base that dynamic NTK computes is no numb
 LONGROPE_FAMILIES = frozenset({"phi3", "phi4_multimodal"})
 
 
-def scaling_type(ledger: KeyLedger, rope: Rope) -> tuple[str, Setting | None]:
-    """The name of the scaling as `rope` calls it, and where it was said."""
+def scaling_type(ledger: KeyLedger, rope: Rope) -> str:
+    """The name of the scaling as `rope` calls it."""
     found = rope.find(ledger, "rope_type", "type")
     if found is None:
         _warn_of_idle(
             ledger, rope, "there is no rope_type beside it, and without one transformers does not scale"
         )
-        return "none", None
+        return "none"
     if not isinstance(found.value, str):
         raise ledger.wrong(found, "the name of a scaling", '"yarn"')
     refused = data("refused")["rope_types"]
@@ -66,7 +65,7 @@ def scaling_type(ledger: KeyLedger, rope: Rope) -> tuple[str, Setting | None]:
         name = "ntk"
     if found.assumed and name != "none":
         ledger.assume("rope_type", found)
-    return name, found
+    return name
 
 
 def _warn_of_idle(ledger: KeyLedger, rope: Rope, why: str) -> None:
@@ -130,7 +129,7 @@ def _original(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
     """L0: beside the parameters (which wins, as in transformers), in them, or max_position_embeddings."""
     name = "original_max_position_embeddings"
     inside = rope.find(ledger, name)
-    beside = None if rope.outer else ledger.in_file(name) or from_fields(ledger, name)
+    beside = None if rope.outer else ledger.in_file(name) or ledger.from_class(name)
     if beside is not None and inside is not None and beside.value != inside.value:
         ledger.warn(
             f"{ledger.config.file}: {inside.origin} is {inside.value}, but {beside.value} ({beside.origin}) wins, as in transformers"
@@ -233,9 +232,7 @@ def _yarn(ledger: KeyLedger, rope: Rope, arguments: dict[str, Any]) -> None:
             f"but {assumed:g} where the file has one scaling for all layers, as the model was trained"
         )
     elif "attention_factor" not in arguments and assumed is not None:
-        arguments["attention_factor"] = ledger.record(
-            "attention_factor", Setting(assumed, ledger.known.described(), True)
-        )
+        arguments["attention_factor"] = ledger.record("attention_factor", ledger.default(assumed))
     truncate = rope.find(ledger, "truncate")
     if rope.outer:
         beside = rope.outer.get("truncate")

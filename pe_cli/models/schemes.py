@@ -8,8 +8,8 @@ from typing import Any
 
 from pe_cli.errors import PeError
 from pe_cli.models import layers
-from pe_cli.models.configuration import NULL_SPEAKS, Scheme, data, labels_of, schemes
-from pe_cli.models.resolved import SYNONYMS, KeyLedger, LearnedTableError, Resolved, Setting, unread_keys
+from pe_cli.models.configuration import NULL_SPEAKS, SYNONYMS, Scheme, data, labels_of, schemes
+from pe_cli.models.resolved import KeyLedger, LearnedTableError, Resolved, Setting, unread_keys
 from pe_cli.position_names import Front, front_of_model
 
 ROTATES = frozenset({"rotary", "rope"})
@@ -39,7 +39,7 @@ def chosen_scheme(ledger: KeyLedger, layer_type: str | None) -> Scheme | None:
     if layer_type is not None:
         named = [s for s in fitting if s.label == layer_type]
         if not named:
-            raise layers.no_layer_type(ledger, layer_type, labels)
+            raise layers.no_layer_type(ledger.config.file, layer_type, labels)
         return named[0]
     if len(labels) > 1:
         ledger.warn(
@@ -94,17 +94,11 @@ def from_scheme(ledger: KeyLedger, scheme: Scheme) -> Resolved:
         ledger.note(scheme.note)
     if unread:
         ledger.warn(f"{config.file}{also}: check that the model does not use them")
-    return Resolved(
-        file=config.file,
-        encoding=scheme.encoding,
-        parameters=parameters,
-        origins=ledger.origins,
-        model_type=config.model_type,
-        component=config.path,
+    return ledger.resolved(
+        scheme.encoding,
+        parameters,
         layer_type=scheme.label or None,
         layer_types=labels_of(config.model_type),
-        warnings=tuple(ledger.warnings),
-        notes=tuple(ledger.notes),
         unread=unread,
     )
 
@@ -145,7 +139,7 @@ def _taken(ledger: KeyLedger, key: str, default: Any) -> Setting | None:
         default = tuple(default) if isinstance(default, list) else default
         return Setting(default, f"the default of model type {ledger.config.model_type!r}", assumed=True)
     if isinstance(default, list):
-        return replace(found, value=tuple(int(size) for size in ledger.numbers(found)))
+        return replace(found, value=ledger.wholes(found))
     if isinstance(default, float):
         ledger.number(found, positive=False)
         return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.errors import PeError
-from pe_cli.models.configuration import Defaults
+from pe_cli.models.configuration import SYNONYMS, Defaults
 from pe_cli.models.layers import Rope, first_layer
 from pe_cli.models.resolved import KeyLedger, Setting
 
@@ -31,14 +31,11 @@ PARTIAL_KEYS = (
     "partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage", "rotary_percent", "rotary_emb_fraction",
 )  # fmt: skip
 # Keys of lengths that may, or may not, be the one that a model was trained at.
-LENGTHS = (
-    "max_position_embeddings", "model_max_length", "max_sequence_length", "max_seq_len", "seq_length", "n_positions",
-    "n_ctx", "max_seq_length", "max_trained_positions",
-)  # fmt: skip
+LENGTHS = (*SYNONYMS["max_position_embeddings"], "max_seq_length", "max_trained_positions")
 
-# In these the class has a part of its own, also beside parameters for each layer type that do not name it.
 # In these `layer_rope_theta` says only which layers rotate, all of them with the base of rope_parameters.
 MASKS_ONLY = frozenset({"muse_spark_text", "muse_glimmer_text", "muse_spark", "muse_glimmer"})
+# In these the class has a part of its own, also beside parameters for each layer type that do not name it.
 PART_OF_CLASS = frozenset({"deepseek_v4"})
 # In these classes of transformers the file's `rotary_dim` is the width; the others do not read it.
 ROTARY_DIM_COUNTS = frozenset({"gptj", "codegen", "minimax_m2"})
@@ -127,11 +124,11 @@ def _assumed_theta(ledger: KeyLedger, rope: Rope, label: str | None) -> Setting:
         (own or {}).get("rope_theta") if isinstance(own, Mapping) else None,
     ):
         if value is not None:
-            return Setting(value, known.described(), assumed=True)
+            return ledger.default(value)
     for value in (known.fields.get("rope_theta"), known.theta):
         if isinstance(value, (int, float)):
-            return Setting(value, known.described(), assumed=True)
-    return Setting(FALLBACK_THETA, known.described(), assumed=True)
+            return ledger.default(value)
+    return ledger.default(FALLBACK_THETA)
 
 
 def width(ledger: KeyLedger, rope: Rope, label: str | None, scaling: str) -> tuple[int, float | None]:
@@ -149,10 +146,10 @@ def _width(ledger: KeyLedger, rope: Rope, label: str | None, scaling: str) -> tu
     direct = (
         None
         if is_latent_off(ledger)
-        else ledger.in_file("qk_rope_head_dim") or from_fields(ledger, "qk_rope_head_dim")
+        else ledger.in_file("qk_rope_head_dim") or ledger.from_class("qk_rope_head_dim")
     )
     rotary = (
-        (ledger.in_file("rotary_dim") or from_fields(ledger, "rotary_dim"))
+        (ledger.in_file("rotary_dim") or ledger.from_class("rotary_dim"))
         if _reads_rotary_dim(ledger)
         else None
     )
@@ -223,11 +220,6 @@ def _recorded(ledger: KeyLedger, found: Setting, called: str) -> int:
     return value
 
 
-def from_fields(ledger: KeyLedger, name: str) -> Setting | None:
-    value = ledger.known.fields.get(name)
-    return None if value is None else Setting(value, ledger.known.described(), assumed=True)
-
-
 def _partial(ledger: KeyLedger, rope: Rope, label: str | None) -> Setting | None:
     found = rope.find(ledger, "partial_rotary_factor") if not rope.assumed else None
     found = found or ledger.in_file(*PARTIAL_KEYS)
@@ -241,9 +233,9 @@ def _partial(ledger: KeyLedger, rope: Rope, label: str | None) -> Setting | None
         default = (ledger.known.rope or {}).get(label or "") or {}
     assumed = default.get("partial_rotary_factor")
     if assumed is not None:
-        return Setting(assumed, ledger.known.described(), assumed=True)
+        return ledger.default(assumed)
     if ledger.known.partial is not None:
-        return Setting(ledger.known.partial, ledger.known.described(), assumed=True)
+        return ledger.default(ledger.known.partial)
     return None
 
 
@@ -257,12 +249,12 @@ def head_dim(ledger: KeyLedger, label: str | None) -> Setting:
         ledger.whole(found)
         return found
     if own is not None:
-        return Setting(own, ledger.known.described(), assumed=True)
+        return ledger.default(own)
     memory = _memory_head(ledger)
     if memory is not None:
         return memory
-    if "head_dim" not in ledger.config.values and "head_dim" in ledger.known.fields:
-        return Setting(ledger.known.fields["head_dim"], ledger.known.described(), assumed=True)
+    if "head_dim" not in ledger.config.values and (fixed := ledger.from_class("head_dim")):
+        return fixed
     hidden, heads = ledger.size("hidden_size"), ledger.size("num_attention_heads")
     for name, value in (("hidden_size", hidden), ("num_attention_heads", heads)):
         if value.assumed:

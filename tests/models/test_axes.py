@@ -34,6 +34,21 @@ def test_flux_has_its_axes_side_by_side() -> None:
     assert (found.parameters, found.warnings) == (expected, ())
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("FluxTransformer2DModel", {"axes_dims_rope": 5}, "axes_dims_rope is 5, a list of numbers"),
+        ("FluxTransformer2DModel", {"axes_dims_rope": [4.5, 6, 6]}, "a list of whole numbers"),
+        ("CogView4Transformer2DModel", {"rope_axes_dim": [256]}, "a list of 2 whole numbers"),
+        ("LTX2VideoTransformer3DModel", {"rope_type": ["split"]}, "one of interleaved, split"),
+        ("Transformer2DModel", {"norm_type": ["ada_norm_zero"]}, "a part of a U-Net"),
+    ],
+)
+def test_a_value_of_another_kind_is_named(name: str, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(PeError, match=said):
+        resolved(name, **values)
+
+
 def test_what_the_file_leaves_out_is_loud() -> None:
     found = resolved("Flux2Transformer2DModel")
     assert (found.parameters["base"], found.parameters["dim"]) == (2000.0, 128)

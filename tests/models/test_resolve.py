@@ -525,3 +525,15 @@ def test_molmo_2_scales_the_layers_that_it_lists() -> None:
     assert (scaled.layers, scaled.parameters["scaling"]) == ((1,), "linear")
     assert (unscaled.layers, unscaled.parameters.get("scaling")) == ((0, 2, 3), None)
     assert not resolved(config | {"rope_scaling_layers": [0, 1, 2, 3]}).layer_types
+
+
+def test_sections_are_whole_numbers() -> None:
+    values = {"model_type": "qwen2_vl_text", "head_dim": 16, "rope_theta": 1e4}
+    with pytest.raises(PeError, match=r"mrope_section is .*, a list of whole numbers is needed"):
+        resolve_configuration(
+            Configuration(
+                "config.json",
+                {**values, "rope_scaling": {"type": "mrope", "mrope_section": [2, 3.5, 3]}},
+                model_type="qwen2_vl_text",
+            )
+        )
