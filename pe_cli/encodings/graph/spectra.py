@@ -169,9 +169,12 @@ class Spectra:
     ) -> SpectralColumns:
         """The null vectors of the components `trivial`, then the smallest other eigenpairs; k in all of each graph."""
         rank = _ranks(self.groups[trivial])
-        trivial, rank = trivial[rank < k], rank[rank < k]
+        if multiplet == "error" and rank.max(initial=0) >= k:
+            raise _cuts(k, int(rank.max()) + 1 - k)
+        if multiplet != "extend":
+            trivial, rank = trivial[rank < k], rank[rank < k]
         before = np.bincount(self.groups[trivial], minlength=self.group_count)
-        choice = _Choice(self, k - before, multiplet)
+        choice = _Choice(self, k, before, multiplet)
         found = before + choice.taken
         width = max(k, int(found.max(initial=0))) if multiplet == "extend" else k
         values = np.zeros((self.group_count, width))
@@ -216,8 +219,8 @@ class _Choice:
     those of its components, and each keeps its own.
     """
 
-    def __init__(self, spectra: Spectra, wanted: Integers, multiplet: Multiplet) -> None:
-        self._solved = spectra.solved
+    def __init__(self, spectra: Spectra, k: int, before: Integers, multiplet: Multiplet) -> None:
+        self._solved, wanted = spectra.solved, k - before
         pieces: list[tuple[NDArray[Any], ...]] = []
         most = int(wanted.max(initial=0))
         whole = not spectra._graph.several or multiplet != "warn"
@@ -257,12 +260,7 @@ class _Choice:
         beyond = whole_spaces & ~taken
         self.cut = np.bincount(self.group[beyond], minlength=spectra.group_count)
         if multiplet == "error" and self.cut.any():
-            most_cut = int(self.cut.max())
-            raise PeError(
-                f"{parameter('k')} {most} cuts an eigenspace: "
-                f"{counted(most_cut, 'more column shares', 'more columns share')} the last eigenvalue; "
-                f"{parameter('multiplet')} extend"
-            )
+            raise _cuts(k, int(self.cut.max()))
         if multiplet == "extend":
             taken = whole_spaces
             self.cut = np.zeros_like(self.cut)
@@ -406,6 +404,13 @@ class _Part:
         turn = self.place - self.first
         basis = canonical_basis(vectors, int(turn.max()) + 1)
         return _quiet(np.asarray(basis[inverse, :, turn]), np.minimum(SPACE_NOISE * noise, MOST_NOISE))
+
+
+def _cuts(k: int, more: int) -> PeError:
+    return PeError(
+        f"{parameter('k')} {k} cuts an eigenspace: "
+        f"{counted(more, 'more column shares', 'more columns share')} the last eigenvalue; {parameter('multiplet')} extend"
+    )
 
 
 def _kept(solved: SolvedStack, most: int) -> NDArray[np.bool_]:

@@ -194,8 +194,9 @@ def laplacian(
     if not graph.several:
         facts = _facts(columns, {"zero_eigenvalues": len(null)}, spectra, each)
         if len(trivial) >= k and not each:
-            which = f"all {k} columns belong" if k > 1 else "the one column belongs"
-            say = "they say" if k > 1 else "it says"
+            width = columns.vectors.shape[1]
+            which = f"all {width} columns belong" if width > 1 else "the one column belongs"
+            say = "they say" if width > 1 else "it says"
             warnings += (f"{which} to eigenvalue 0: {say} only which component a node is in",)
     else:
         facts = _counts(columns, k, spectra)
@@ -339,13 +340,13 @@ def _columns(
     finish: Finish | None,
 ) -> tuple[Spectra, SpectralColumns]:
     """The columns; for all of the last eigenspace with more eigenpairs, then with all that there are."""
-    columns = spectra.columns(k, trivial, multiplet, finish)
-    if multiplet != "extend" or not columns.open_end:
-        return spectra, columns
-    if graph.several:
+    if graph.several and multiplet == "extend":
         raise PeError(
             f"{parameter('multiplet')} extend: a dataset has the same number of columns for every graph"
         )
+    columns = spectra.columns(k, trivial, multiplet, finish)
+    if multiplet != "extend" or not columns.open_end:
+        return spectra, columns
     for count, solver in ((4 * spectra.count, spectra.solver), (spectra.count, "dense")):
         if solver == "dense" and spectra.members.sizes.max() > MOST_WHOLE:
             break

@@ -261,6 +261,16 @@ def test_a_cut_eigenspace():
         laplacian(star, 1, multiplet="error")
     large = laplacian(from_networkx(nx.hypercube_graph(11)), 5, multiplet="extend")
     assert large["eigenvectors"].shape[1] == 11
+    apart = Graph(5, [[0], [1]])  # four components, so that eigenvalue 0 has four columns
+    table = laplacian(apart, 2, drop="none", multiplet="extend")
+    assert table["eigenvalues"].tolist() == [0, 0, 0, 0]
+    assert "all 4 columns" in table.warnings[0]
+    with pytest.raises(PeError, match="k 2 cuts an eigenspace: 2 more columns share"):
+        laplacian(apart, 2, drop="none", multiplet="error")
+    with pytest.raises(PeError, match="k 2 cuts an eigenspace: 7 more columns share"):
+        laplacian(star, 2, drop="none", multiplet="error")
+    with pytest.raises(PeError, match="the same number of columns for every graph"):
+        laplacian(Graph(3, [[0, 1, 2], [1, 2, 0]], ptr=[0, 3]), 1, multiplet="extend")
 
 
 def test_the_basis_of_an_eigenspace_depends_on_the_space_alone():
