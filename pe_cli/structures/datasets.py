@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from itertools import islice
@@ -454,14 +453,19 @@ def _blocks(path: Path, columns: int, dtype: Any) -> Iterator[NDArray[Any]]:
     except PeError:
         raise
     except ValueError as trouble:
-        raise _wrong_line(path, lines, done, columns, trouble) from None
+        raise _wrong_line(path, lines, done, columns, dtype, trouble) from None
 
 
-def _wrong_line(path: Path, lines: list[str], done: int, columns: int, trouble: ValueError) -> PeError:
+def _wrong_line(
+    path: Path, lines: list[str], done: int, columns: int, dtype: Any, trouble: ValueError
+) -> PeError:
+    what = (
+        "a number" if dtype is np.float64 else f"{columns} whole numbers" if columns > 1 else "a whole number"
+    )
     for number, line in enumerate(lines, done + 1):
-        words = line.partition("#")[0].split(",")
-        if line.strip() and (
-            len(words) < columns or not all(re.fullmatch(r"\s*[-+]?\d+\s*", word) for word in words[:columns])
-        ):
-            return PeError(f"{path} line {number}: {line.strip()[:40]!r} is not {columns} whole numbers")
+        try:
+            if line.partition("#")[0].strip():
+                np.loadtxt([line], dtype=dtype, delimiter=",", usecols=range(columns))
+        except ValueError:
+            return PeError(f"{path} line {number}: {line.strip()[:40]!r} is not {what}")
     return PeError(f"{path}: {trouble}")

@@ -41,7 +41,7 @@ def read_matrix_market(file: Opened, weights: str) -> RawGraph:
 
     What the size line declares is believed only as far as the file can hold it.
     """
-    _unnamed(weights, file.label)
+    require_unnamed(weights, file.label)
     content = whole_bytes(file)
     form, symmetric, size = _declared(file.label, content)
     if form == "coordinate" and symmetric:
@@ -128,7 +128,7 @@ def from_source(source: Source, weights: str) -> RawGraph:
     """scipy.sparse.save_npz, or edge_index with edge_weight and num_nodes, or the one array that there is or was named."""
     known, label = source.tensors, source.label
     if source.named is None and {"format", "shape"} <= known.keys():
-        _unnamed(weights, label)
+        require_unnamed(weights, label)
         return _from_scipy(source, weights)
     if source.named is not None or EDGE_INDEX not in known:
         if source.named is None and len(known) > 1:
@@ -136,7 +136,7 @@ def from_source(source: Source, weights: str) -> RawGraph:
                 f"{label} holds {listing(source.tensors)}: neither a matrix of scipy.sparse.save_npz nor {EDGE_INDEX}; "
                 f"{label}:NAME says which tensor is the graph"
             )
-        _unnamed(weights, label)
+        require_unnamed(weights, label)
         return _from_tensor(source, source.chosen.name, weights)
     raw = _from_tensor(source, EDGE_INDEX, weights)
     name = next((n for n in WEIGHTS if n in known), None) if weights == "auto" else weights
@@ -162,10 +162,11 @@ def _from_tensor(source: Source, name: str, weights: str) -> RawGraph:
     return from_array(source.read(name), label, weights)
 
 
-def _unnamed(weights: str, label: str) -> None:
+def require_unnamed(weights: str, label: str) -> None:
+    """An error for weights by name, where a file has none or they have no names."""
     if weights not in ("auto", "none"):
         raise PeError(
-            f"{parameter('weights')} {weights}: the values of {label} have no names; give auto or none"
+            f"{parameter('weights')} {weights}: {label} has no weights with a name; give auto or none"
         )
 
 

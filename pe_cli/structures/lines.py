@@ -20,6 +20,7 @@ from pe_cli.errors import PeError, parameter
 from pe_cli.files.text import Opened, blocks, decoded, whole_bytes, whole_text
 from pe_cli.process import require_memory
 from pe_cli.structures.datasets import ColumnsInMemory, EdgeOptions, GraphDataset, Integers
+from pe_cli.structures.formats import require_unnamed
 from pe_cli.structures.graph import BYTES_AN_EDGE, RawGraph
 from pe_cli.structures.trees import enhanced_graphs
 
@@ -349,6 +350,7 @@ def looks_like_graph6(head: bytes, label: str) -> bool:
 
 def read_graph6(file: Opened, options: EdgeOptions) -> GraphDataset:
     """Graphs in graph6 or sparse6, one on each line."""
+    require_unnamed(options.weights, file.label)
     data = whole_bytes(file)
     for header in HEADERS:
         data = data.removeprefix(header)
@@ -460,6 +462,7 @@ def looks_like_conllu(head: bytes, label: str) -> bool:
 
 def read_enhanced(file: Opened, options: EdgeOptions) -> GraphDataset:
     """The enhanced dependencies of CoNLL-U, a graph for each sentence."""
+    require_unnamed(options.weights, file.label)
     found = list(enhanced_graphs(whole_text(file), file.label))
     sizes, edges = (
         [size for size, _, _ in found],

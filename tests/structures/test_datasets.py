@@ -177,6 +177,10 @@ def test_options_that_do_not_fit(tmp_path):
         (tmp_path / name).write_text(text)
     with pytest.raises(PeError, match=r"M_A\.txt line 2: '3 x' is not 2 whole numbers"):
         read_graph(str(tmp_path))
+    for name, text in [("M_A.txt", "1, 2\n2, 1\n"), ("M_w.txt", "0.5\nx\n")]:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(PeError, match=r"M_w\.txt line 2: 'x' is not a number"):
+        read_graph(str(tmp_path), weights="w")
     for text, message in [
         ("C~~~\n", "line 1: 3 characters for a graph of 4 nodes, expected 1"),
         ("&B\n", "digraph6"),

@@ -548,6 +548,9 @@ def test_enhanced_dependencies_are_a_graph_for_each_sentence(write):
     assert dataset.block(0, 1).edges.T.tolist() == [[1, 0], [1, 2], [3, 2], [1, 3], [3, 4]]
     assert dataset.block(1, 2).edges.T.tolist() == [[0, 1]]
     assert "2 words have no enhanced" in dataset.notes[0]
+    for content, name in ((ENHANCED, "graph"), ("Bw\n", "some.g6")):
+        with pytest.raises(PeError, match=r"weights w: .* has no weights with a name"):
+            read_graph(write(content, name), weights="w")
     for old, new, message in (
         ("2:obj|", "7:obj|", "no word '7', which 3 depends on"),
         ("4\tBill", "5\tBill", "word id '5', expected 4"),
