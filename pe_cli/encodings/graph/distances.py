@@ -104,7 +104,9 @@ def shortest_path(
             f"{parameter('paths')} {paths}: paths are those of fewest edges; leave out {parameter('weighted')}"
         )
     if preset is not None:
-        if offset or unreachable != -1 or weighted:
+        if weighted:
+            raise PeError(f"{parameter('preset')} {preset} counts edges: leave out {parameter('weighted')}")
+        if offset or unreachable != -1:
             raise PeError(
                 f"{parameter('preset')} {preset} says {parameter('offset')} and {parameter('unreachable')}: leave them out"
             )

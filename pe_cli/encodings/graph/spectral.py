@@ -131,7 +131,7 @@ def laplacian(
         that branch out, cg (conjugate gradients) for those with hubs.
     seed : key of the random signs (0).
     preset : norm, drop, isolated, pad and vec_norm as PyTorch Geometric, DGL, GraphGPS or SAN have them; equal to their
-        output up to the sign of columns, and up to the basis where eigenvalues are multiple.
+        output up to the sign of columns, and up to the basis where eigenvalues are multiple. All but pyg ignore weights.
 
     Returns
     -------

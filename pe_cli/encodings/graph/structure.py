@@ -141,7 +141,7 @@ def dag(graph: GraphLike, *, reachable: bool = False) -> Tensors:
 
     Tensor depth (n,): edges on the longest path from a node that no edge leads to; encoded as a position is. With
     reachable also reachable (n, n), 1 where a path leads from i to j, of several graphs (pairs,): attention is kept to
-    such pairs, in both directions. Edges are taken as they are written, from first to second node.
+    such pairs, in both directions. Edges are taken as they are written, from first to second node; weights do not count.
 
     Source: Luo et al., "Transformers over Directed Acyclic Graphs", 2023 (arXiv:2210.13148), sections 3.1 and 3.2.
 

@@ -77,7 +77,8 @@ def random_walk(
     ppr : restart probabilities, between 0 and 1.
     loops : whether an edge from a node to itself is taken.
     space_dim : multiply column t by t^(space_dim / 2), as for graphs drawn in a space of that dimension.
-    preset : as PyTorch Geometric (pyg), DGL or GraphGPS (gps) compute it: pyg and gps ignore weights.
+    preset : as PyTorch Geometric (pyg) or GraphGPS (gps) compute it, which ignore weights; or as DGL (dgl), which is what
+        is computed without a preset.
 
     Returns
     -------
@@ -94,6 +95,10 @@ def random_walk(
     asked = _taken(steps, times, ppr)
     graph, adjacency = _walked(graph, len(asked) + len(ppr or ()), loops)
     taken = tuple(asked)
+    if space_dim and not taken:
+        raise PeError(
+            f"{parameter('space_dim')} {space_dim} is about steps, which personalised PageRank does not have: leave it out"
+        )
     last = max(taken, default=0)
     found = np.zeros((graph.num_nodes, len(taken) + len(ppr or ())))
     columns = np.array(taken, dtype=np.int64) - 1
@@ -114,7 +119,7 @@ def random_walk(
             found[nodes, place] = np.diagonal(_page_rank(own, restart)[0])
     found = rounded(found)
     if space_dim:
-        found[:, : len(taken)] *= in_space(taken, space_dim, "steps")
+        found[:, : len(taken)] *= in_space(taken, space_dim, "steps" if times is None else "times")
     warnings = graph.doubts
     if not found.any() and graph.num_edges and not graph.several:
         warnings += (

@@ -189,6 +189,8 @@ def test_a_preset_and_another_option():
         laplacian(graph, 1, preset="pgy")
     with pytest.raises(PeError, match="says offset and unreachable"):
         shortest_path(graph, preset="graphormer", offset=2)
+    with pytest.raises(PeError, match="preset dgl counts edges: leave out weighted"):
+        shortest_path(graph, preset="dgl", weighted=True)
 
 
 def test_several_potentials():

@@ -50,6 +50,10 @@ def test_random_walk_known_cases():
     np.testing.assert_allclose(random_walk(loop, 2)["random_walk"], [[0.5, 0.75], [0, 0.5]])
     np.testing.assert_allclose(random_walk(loop, 2, loops="drop")["random_walk"], [[0, 1], [0, 1]])
     np.testing.assert_allclose(random_walk(loop, 2, space_dim=2)["random_walk"], [[0.5, 1.5], [0, 1.0]])
+    with pytest.raises(PeError, match="space_dim 2 is about steps"):
+        random_walk(loop, ppr=(0.2,), space_dim=2)
+    with pytest.raises(PeError, match="space_dim 500 and times 100"):
+        random_walk(loop, times=(1, 100), space_dim=500)
     light = graph(2, [(0, 1)], [0.01])
     np.testing.assert_allclose(random_walk(light, 2)["random_walk"], [[0, 1], [0, 1]])
 
