@@ -209,6 +209,13 @@ def test_errors_in_a_worker_are_those_of_pe(data, capsys):
     )
 
 
+def test_several_processes_are_refused_where_one_computes_all(data, capsys, tmp_path):
+    (tmp_path / "one.tsv").write_text("0\t1\n")
+    for words in (["degree", str(tmp_path / "one.tsv")], ["rrwp", data, "--steps", "2"]):
+        assert run(["gen", *words, "-o", "x.npz", "--workers", "2"]) == 2
+        assert "--workers 2: this table has no blocks" in capsys.readouterr().err
+
+
 def test_what_dask_lacks_is_said(data, capsys):
     pytest.importorskip("distributed")
     for address in ("127.0.0.1:9", "nonsense"):
