@@ -626,7 +626,6 @@ _pe() {
             words=""; flags="-k --k --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen electrostatic")
             case "$previous" in
-                --columns) COMPREPLY=($(compgen -W "paper gps" -- "$current")); return ;;
                 --shard) return ;;
                 --pad-to) return ;;
                 --workers) return ;;
@@ -641,7 +640,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--columns --shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
+            words=""; flags="--shard --pad-to --workers --dask --directed --no-directed --weights --num-nodes --ids --parallel --dtype --name -o --output --format --json --plot --force -q --quiet --help"; files=1 ;;
         "gen degree")
             case "$previous" in
                 --clip) return ;;

@@ -636,7 +636,7 @@ complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = g
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = random-walk' -l loops -x -d 'whether an edge from a node to itself is taken'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = random-walk' -l space-dim -x -d 'multiply column t by t^(space_dim / 2), as for graphs drawn in a space of that dimension'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = random-walk' -l preset -x -a 'pyg dgl gps'
-complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = random-walk' -l preset -x -d 'as PyTorch Geometric (pyg), DGL or GraphGPS (gps) compute it: pyg and gps ignore weights'
+complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = random-walk' -l preset -x -d 'as PyTorch Geometric (pyg) or GraphGPS (gps) compute it, which ignore weights; or as DGL (dgl), which is what is computed without a preset'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = random-walk' -l shard -x -d 'Of a dataset, only the I-th (from 0) of N runs of graphs of nearly equal number'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = random-walk' -l pad-to -x -d 'Of a dataset, tables (graphs, N, …) filled up with 0, with a mask (graphs, N) of the nodes'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = random-walk' -l workers -x -d 'Compute in N processes of this machine'
@@ -827,8 +827,6 @@ complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = g
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = svd' -s q -l quiet -d 'Say nothing on stderr but errors'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = svd' -l help -d 'Show this message and exit'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = electrostatic' -F
-complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = electrostatic' -l columns -x -a 'paper gps'
-complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = electrostatic' -l columns -x -d 'as the paper has them, or as the code of GraphGPS, in which the sixth repeats the second'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = electrostatic' -l shard -x -d 'Of a dataset, only the I-th (from 0) of N runs of graphs of nearly equal number'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = electrostatic' -l pad-to -x -d 'Of a dataset, tables (graphs, N, …) filled up with 0, with a mask (graphs, N) of the nodes'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = electrostatic' -l workers -x -d 'Compute in N processes of this machine'

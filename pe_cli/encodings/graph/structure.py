@@ -29,7 +29,6 @@ from pe_cli.structures import Graph, GraphLike, as_graph
 from pe_cli.structures.graph import SparseRows, components
 from pe_cli.tensors import Tensors
 
-ElectrostaticColumns: TypeAlias = Literal["paper", "gps"]
 ProjectorForm: TypeAlias = Literal["diagonal", "pairs"]
 LONGEST_CYCLE = 5
 RARE = 1e-10  # noise of all pairs of nodes together, below which hardly one is rounded to another float32
@@ -188,7 +187,7 @@ def dag(graph: GraphLike, *, reachable: bool = False) -> Tensors:
 
 
 @encoding
-def electrostatic(graph: GraphLike, *, columns: ElectrostaticColumns = "paper") -> Tensors:
+def electrostatic(graph: GraphLike) -> Tensors:
     """Statistics of the potentials that unit charges at the nodes of a graph make at each other (ElstaticSE).
 
     >>> electrostatic([[0], [1]])["electrostatic"][0, :3].tolist()
@@ -196,7 +195,8 @@ def electrostatic(graph: GraphLike, *, columns: ElectrostaticColumns = "paper") 
 
     Tensor electrostatic (n, 10): with L+ the pseudoinverse of L = D - A and E_ij = L+_ij - L+_jj the least, largest,
     mean and standard deviation of column j, the same of row j, and the means over neighbours, the sums of column j and
-    of row j of D^-1 A ∘ E. Added to the node features. It carries over to other graphs.
+    of row j of D^-1 A ∘ E. No potential is above that at its own charge, E_jj = 0, so both largest are 0: it is all the same
+    that the code of GraphGPS takes that of column j twice. Added to the node features. It carries over to other graphs.
 
     Source: Rampášek et al., "Recipe for a General, Powerful, Scalable Graph Transformer", 2022 (arXiv:2205.12454),
     table 1, and its code; after Kreuzer et al., 2021 (arXiv:2106.03893).
@@ -205,7 +205,6 @@ def electrostatic(graph: GraphLike, *, columns: ElectrostaticColumns = "paper") 
     ----------
     graph : a graph, or a dataset of graphs (edge list, Matrix Market, GraphML, edge_index with ptr, …); or - for stdin.
         One that is directed is made symmetric; loops are left out. Weights must not be negative.
-    columns : as the paper has them, or as the code of GraphGPS, in which the sixth repeats the second.
 
     Returns
     -------
@@ -237,7 +236,7 @@ def electrostatic(graph: GraphLike, *, columns: ElectrostaticColumns = "paper") 
             potential.mean(axis=1),
             spread[0],
             potential.min(axis=2),
-            potential.max(axis=1 if columns == "gps" else 2),
+            potential.max(axis=2),
             potential.mean(axis=2),
             spread[1],
             (share * potential).sum(axis=1),

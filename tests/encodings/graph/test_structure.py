@@ -69,7 +69,7 @@ def test_potentials_by_their_definition(pieces):
         ],
         dim=1,
     ).numpy()  # fmt: skip
-    np.testing.assert_allclose(electrostatic(graph(made), columns="gps")["electrostatic"], wanted, atol=1e-12)
+    np.testing.assert_allclose(electrostatic(graph(made))["electrostatic"], wanted, atol=1e-12)
     wanted[:, 5] = potential.max(dim=1)[0].numpy()
     np.testing.assert_allclose(electrostatic(graph(made))["electrostatic"], wanted, atol=1e-12)
     assert np.isfinite(electrostatic(Graph(1, [[], []]))["electrostatic"]).all()
