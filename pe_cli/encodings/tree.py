@@ -152,8 +152,11 @@ def dependency(
     Raises
     ------
     PeError
-        For more memory than there is.
+        For same or pad without the table of pairs, or more memory than there is.
     """
+    for name, value in (("same", same if same != "edge" else None), ("pad", pad)):
+        if value and not relative:
+            raise PeError(f"{parameter(name)} is about {parameter('relative')}, which is left out")
     forest = as_forest(forest)
     chosen = np.ones(forest.num_nodes, dtype=bool)
     tensors: dict[str, NDArray[Any]] = {"absolute": forest.depths}

@@ -231,6 +231,9 @@ def test_dependency_of_several_sentences():
     assert table["absolute"].tolist() == [0, 1, 0]
     assert table["relative"].tolist() == [[[0, -1], [1, 0]], [[0, 0], [0, 0]]]
     assert list(dependency(forest([-1, 0], [-1]), relative=False)) == ["absolute", "tree_ptr"]
+    for options in ({"pad": True}, {"same": "path"}):
+        with pytest.raises(PeError, match=f"{next(iter(options))} is about relative"):
+            dependency(forest([-1, 0], [-1]), relative=False, **options)
 
 
 def test_one_is_no_plural():
