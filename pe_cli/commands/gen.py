@@ -298,7 +298,8 @@ def speller(encoding: Encoding, given: Mapping[str, Any]) -> Callable[[str], str
         typed = given.get(name)
         if own.meaning in READ_FROM_FILE:
             return str(typed)
-        return f"{own.flag} {typed}" if own.meaning is Meaning.ARRAY and typed else own.flag
+        flag = own.flag.partition("/")[0]
+        return f"{flag} {typed}" if own.meaning is Meaning.ARRAY and typed else flag
 
     return spell
 

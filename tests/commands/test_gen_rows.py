@@ -66,3 +66,9 @@ def test_position_numbers_feed_positions_as_they_are_written(pe: Any, tmp_path: 
     mask = ("gen", "position-ids", "--scheme", "from-mask", "--mask")
     np.save(tmp_path / "mask.npy", np.array([False, True, True]))
     assert pe(*mask, "011").stdout == pe(*mask, tmp_path / "mask.npy").stdout
+
+
+def test_a_flag_is_named_by_its_own_word_alone(pe: Any, tmp_path: Path) -> None:
+    (tmp_path / "edges.tsv").write_text("0\t1\n")
+    done = pe("gen", "shortest-path", "edges.tsv", "--weighted", "--paths", "2", code=2)
+    assert done.stderr == b"pe: --paths 2: paths are those of fewest edges; leave out --weighted\n"
