@@ -118,7 +118,9 @@ def generate(encoding: Encoding, **values: Any) -> None:
         with _mapping(computing) as run:
             request = _made(encoding, values, filled, rows, output)
             for option, value in _asked(computing).items() if isinstance(request.table, WholeTable) else ():
-                raise PeError(f"{parameter(option)} {value}: this table has no blocks that could be shared out")
+                raise PeError(
+                    f"{parameter(option)} {value}: this table has no blocks that could be shared out"
+                )
             request.table.run = run
             emit(request, output)
     except PeError as error:
