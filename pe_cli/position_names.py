@@ -429,45 +429,16 @@ def _named(name: str, rank: int) -> PositionName | None:
 
 # Positions begin at pad_token_id + 1, and the length in the configuration counts the rows in front as well
 # (`create_position_ids_from_input_ids` in transformers, of fairseq).
-BEHIND_PADDING = frozenset(
-    [
-        "roberta",
-        "xlm-roberta",
-        "xlm-roberta-xl",
-        "camembert",
-        "longformer",
-        "mpnet",
-        "esm",
-        "data2vec-text",
-        "ibert",
-        "xmod",
-        "lilt",
-        "luke",
-        "roberta-prelayernorm",
-        "layoutlmv3",
-        "markuplm",
-        "bridgetower_text_model",
-        "clap_text_model",
-        "altclip_text_model",
-    ]
-)
+BEHIND_PADDING = frozenset({
+    "roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "mpnet", "esm", "data2vec-text",
+    "ibert", "xmod", "lilt", "luke", "roberta-prelayernorm", "layoutlmv3", "markuplm", "bridgetower_text_model",
+    "clap_text_model", "altclip_text_model",
+})  # fmt: skip
 # Two rows stand in front of position 0 beside those that the configuration counts.
-TWO_IN_FRONT = frozenset(
-    [
-        "bart",
-        "mbart",
-        "plbart",
-        "mvp",
-        "trocr",
-        "opt",
-        "biogpt",
-        "nystromformer",
-        "yoso",
-        "mra",
-        "florence2",
-        "florence2_language",
-    ]
-)
+TWO_IN_FRONT = frozenset({
+    "bart", "mbart", "plbart", "mvp", "trocr", "opt", "biogpt", "nystromformer", "yoso", "mra", "florence2",
+    "florence2_language",
+})  # fmt: skip
 PADDING = 1  # pad_token_id of the models above, where their file does not say
 
 
