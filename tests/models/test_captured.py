@@ -143,7 +143,9 @@ def troubles_of(model_type: str) -> dict[str, Any]:
     if not tables:
         return {"not run": f"no table of {LENGTH} rows among {[t[0].shape for t in captured.tables]}"}
     differing = [
-        [t.shape for t in theirs] for theirs in tables if not any(fits(theirs, o) for o in ours.values())
+        [t.shape for t in theirs]
+        for theirs in tables
+        if not any(fits(theirs, o, model_type) for o in ours.values())
     ]
     pairings = captured.pairings - {None}
     layers = next((t.parameters["layers"] for t in resolved.extra_tables if t.name == "rotated-layers"), None)
@@ -152,8 +154,8 @@ def troubles_of(model_type: str) -> dict[str, Any]:
     attends = [not re.search("linear|mamba|conv|recurrent", kind) for kind in kinds]
     expected = tuple(layers or map(int, attends)) or (1,) * captured.count
     turned = tuple(int(index in captured.layers) for index in range(captured.count))
-    found = {}
-    if tables and differing:
+    found = troubles
+    if differing:
         found["tables"] = str(differing)
     if pairings and pairings != {resolved.pairing}:
         found["pairing"] = f"{sorted(pairings)}, not {resolved.pairing}"
@@ -162,16 +164,13 @@ def troubles_of(model_type: str) -> dict[str, Any]:
     return found
 
 
-def fits(theirs: list[np.ndarray], ours: list[np.ndarray]) -> bool:
+def fits(theirs: list[np.ndarray], ours: list[np.ndarray], model_type: str) -> bool:
     """Whether the tables are the same but for what repeats a column, sine first or cosine first."""
     if len(theirs) != len(ours):
         return False
-    backwards = [theirs[0], -theirs[-1]]  # DeepSeek V4 turns the values back after attention
-    return any(
-        all(map(alike, given, order))
-        for order in (ours, ours[::-1])
-        for given in ([theirs, backwards] if len(theirs) == 2 else [theirs])
-    )
+    turns_back = model_type == "deepseek_v4"  # it turns the values back after attention
+    forms = [theirs, [theirs[0], -theirs[-1]]] if turns_back else [theirs]
+    return any(all(map(alike, given, order)) for order in (ours, ours[::-1]) for given in forms)
 
 
 def alike(theirs: np.ndarray, ours: np.ndarray) -> bool:
