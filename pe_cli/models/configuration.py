@@ -5,12 +5,14 @@ What is known is data, in the folder `data`:
 `remote.json` the same for model types whose code lies beside their checkpoints;
 `schemes_*.json` the encodings of models that do not rotate (see `Scheme`), `schemes_collected.json` by
 `tools/collect_schemes.py` from what the models of transformers hold;
-`layers.json` which layers of which kind a class makes where the file lists none, which kinds rotate, and the
-temperature of the queries of the others;
+`layers.json` which layers of which kind a class makes where the file lists none, which kinds rotate, the temperature of
+the queries of the others, the key of the layers that are `scaled`, and with `only_masks` that the bases in
+layer_rope_theta say which layers rotate and no more;
 `refused.json` the model types whose tables do not follow from a configuration, and why;
 `spellings.json` the formats that are not config.json, one an entry:
 
-types, has, lacks, any : which configurations are meant: their model types, keys that must (not) be there, or one of them
+types, has, lacks, any : which configurations are meant: their model types (of the classes in `architectures`, if the
+    entry lists some), keys that must (not) be there, or one of them, which with `whatever_type` may have a model type
 model_type : what is known of the format by this name (`remote.json`), where the file has no model type; `becomes` the
     same, whatever the file says
 inside : the key of the object that is the configuration proper

@@ -21,8 +21,6 @@ from pe_cli.tensors import Tensors
 
 # Layer types that turn in every class that knows them, unless their parameters are null.
 ATTENTION = ("full_attention", "sliding_attention")
-# In these `rope_scaling_layers` lists the layers that are scaled (Molmo 2).
-SCALES_BY_LAYER = frozenset({"molmo2_text", "molmo2"})
 SCALED, UNSCALED = "scaled", "unscaled"
 NOPE = "NoPE: these layers do not rotate, so they have no table"
 
@@ -202,17 +200,18 @@ MOST_LAYERS = 100_000
 
 def layer_kinds(ledger: KeyLedger) -> list[str]:
     """The type of each layer, as the file lists them or else as the model class makes them; empty where neither says."""
-    scaled, count = ledger.config.values.get("rope_scaling_layers"), ledger.geometry("num_hidden_layers")
-    if isinstance(scaled, list) and count is not None and ledger.config.model_type in SCALES_BY_LAYER:
-        by_layer = [SCALED if layer in scaled else UNSCALED for layer in range(layer_count(ledger, count))]
+    rule = data("layers").get(ledger.config.model_type, {})
+    scaled = ledger.in_file(rule["scaled"]) if "scaled" in rule else None
+    count = ledger.geometry("num_hidden_layers")
+    if scaled is not None and count is not None:
+        listed = ledger.wholes(scaled) if scaled.value else ()
+        by_layer = [SCALED if layer in listed else UNSCALED for layer in range(layer_count(ledger, count))]
         return by_layer if UNSCALED in by_layer else []
     kinds = ledger.config.values.get("layer_types")
     if isinstance(kinds, list):
         return [str(kind) for kind in kinds]
-    rule = data("layers").get(ledger.config.model_type, {})
     makes = "pattern" in rule or "period" in rule
-    found = ledger.geometry("num_hidden_layers") if makes else None
-    return [] if found is None else _made(ledger, rule, layer_count(ledger, found))
+    return [] if count is None or not makes else _made(ledger, rule, layer_count(ledger, count))
 
 
 def layers_of(ledger: KeyLedger, label: str | None) -> tuple[int, ...]:

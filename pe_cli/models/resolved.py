@@ -475,12 +475,12 @@ def _is_harmless(ledger: KeyLedger, key: str, value: Any, unscaled: bool) -> boo
     if value is None or value == {} or value == []:
         return True
     known, name = data("harmless"), key.rpartition(".")[2]
+    if (unscaled and name in known["unscaled"]) or name in known["types"].get(ledger.config.model_type, ()):
+        return True
     for called in (key, name):
         if called in known["keys"]:
             values = known["keys"][called]
             return not isinstance(values, list) or any(value == v and type(value) is type(v) for v in values)
-    if (unscaled and name in known["unscaled"]) or name in known["types"].get(ledger.config.model_type, ()):
-        return True
     return any(re.fullmatch(pattern, name) for pattern in known["patterns"])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.errors import PeError
-from pe_cli.models.configuration import SYNONYMS, Defaults
+from pe_cli.models.configuration import SYNONYMS, Defaults, data
 from pe_cli.models.layers import Rope, first_layer
 from pe_cli.models.resolved import KeyLedger, Setting
 
@@ -33,8 +33,6 @@ PARTIAL_KEYS = (
 # Keys of lengths that may, or may not, be the one that a model was trained at.
 LENGTHS = (*SYNONYMS["max_position_embeddings"], "max_seq_length", "max_trained_positions")
 
-# In these `layer_rope_theta` says only which layers rotate, all of them with the base of rope_parameters.
-MASKS_ONLY = frozenset({"muse_spark_text", "muse_glimmer_text", "muse_spark", "muse_glimmer"})
 # In these the class has a part of its own, also beside parameters for each layer type that do not name it.
 PART_OF_CLASS = frozenset({"deepseek_v4"})
 # In these classes of transformers the file's `rotary_dim` is the width; the others do not read it.
@@ -86,7 +84,7 @@ def base(ledger: KeyLedger, rope: Rope, label: str | None) -> float:
 
 def _by_layers(ledger: KeyLedger) -> Setting | None:
     """The base of all rotating layers, where the file has a list of bases (0: the layer does not rotate)."""
-    if ledger.config.model_type in MASKS_ONLY:
+    if "only_masks" in data("layers").get(ledger.config.model_type, {}):
         return None
     layers = ledger.in_file("layer_rope_theta")
     if layers is not None and isinstance(layers.value, list):

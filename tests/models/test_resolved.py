@@ -46,6 +46,12 @@ def test_settings_that_had_no_part_are_named(more: dict[str, Any], named: tuple[
     assert all(any(key in warning for warning in found.warnings) for key in named)
 
 
+def test_what_is_harmless_in_one_model_type_is_named_in_another() -> None:
+    more = {"position_embedding_type": "rope_gptj"}
+    assert resolved(LLAMA | more).unread == ("position_embedding_type",)
+    assert resolved({**LLAMA, "model_type": "cohere2", **more}).unread == ()
+
+
 def test_a_composite_is_asked_too() -> None:
     part = {**LLAMA}
     same = resolved({"model_type": "llava", "text_config": part, "rope_theta": 5e5})
