@@ -28,7 +28,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -44,7 +44,10 @@ NULL_SPEAKS = frozenset({"position_embedding_type", "position_embeddings_type"})
 
 @dataclass(frozen=True)
 class Defaults:
-    """What one model type assumes. `rope` is the rotary parameters of a configuration that says nothing."""
+    """What one model type assumes: the entry of a data file, whose `class` is `name` here, and `rotary` is `module`.
+
+    rope : the rotary parameters of a configuration that says nothing
+    """
 
     model_type: str
     known: bool
@@ -56,8 +59,8 @@ class Defaults:
     theta: float | dict[str, float] | None = None
     partial: float | None = None
     head_dims: dict[str, int] = field(default_factory=dict)
-    scaled: tuple[str, ...] = ()
-    sections: tuple[int, ...] | None = None
+    scaled: Sequence[str] = ()
+    sections: Sequence[int] | None = None
     components: dict[str, str] = field(default_factory=dict)
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
     layout: str = "half"
@@ -156,32 +159,10 @@ def defaults(model_type: str) -> Defaults:
     entry = collected["models"].get(model_type) or data("remote").get(model_type)
     if entry is None:
         return Defaults(model_type, known=False)
-    return Defaults(
-        model_type,
-        known=True,
-        name=entry["class"],
-        source=entry.get("source", collected["source"].partition(",")[0]),
-        fields=entry.get("fields", {}),
-        aliases=entry.get("aliases", {}),
-        rope=entry.get("rope"),
-        theta=entry.get("theta"),
-        partial=entry.get("partial"),
-        head_dims=entry.get("head_dims", {}),
-        scaled=tuple(entry.get("scaled", ())),
-        sections=tuple(entry["sections"]) if "sections" in entry else None,
-        components=entry.get("components", {}),
-        parts=entry.get("parts", {}),
-        layout=entry.get("layout", "half"),
-        pairing=entry.get("pairing", ""),
-        width=entry.get("width"),
-        axial=entry.get("axial", False),
-        interleaved=entry.get("interleaved", False),
-        theta_ignored=bool(entry.get("rope")) and entry.get("theta_ignored", False),
-        partial_ignored=entry.get("partial_ignored", False),
-        attention_factor=entry.get("attention_factor"),
-        head_multiple=entry.get("head_multiple", 1),
-        module=entry.get("rotary", ""),
-    )
+    said = {"source": collected["source"].partition(",")[0], **entry}
+    said |= {"name": said.pop("class"), "module": said.pop("rotary", "")}
+    said["theta_ignored"] = bool(entry.get("rope")) and entry.get("theta_ignored", False)
+    return Defaults(model_type, known=True, **said)
 
 
 def part_defaults(outer: str, key: str, model_type: str, *, given: bool) -> Defaults:
