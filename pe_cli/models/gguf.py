@@ -9,7 +9,9 @@ Scalings that its keys cannot say are tensors of divisors in the file: `rope_fre
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from pe_cli.errors import PeError, parameter
@@ -45,8 +47,15 @@ def longest(spec: str) -> int | None:
 
 
 def _opened(spec: str) -> _Reading:
+    state = os.stat(spec)
+    return _Reading(spec, _header(spec, (state.st_ino, state.st_mtime_ns, state.st_size)))
+
+
+@lru_cache(maxsize=1)
+def _header(spec: str, _state: tuple[int, ...]) -> GgufHeader:
+    """The header, read once for all layer types: the words of a tokenizer lie in it, hundreds of thousands of them."""
     with open_input(spec) as stream:
-        return _Reading(spec, read_header(stream))
+        return read_header(stream)
 
 
 class _Reading:

@@ -252,3 +252,19 @@ def test_temperatures_are_keys_or_fixed(make: Make) -> None:
     assert said.parameters == {"strength": 0.25, "length": 4096}
     (fixed, _) = resolve(make("llama4", {"rope.freq_base": 1e4, "block_count": 4})).extra_tables
     assert fixed.parameters == {"strength": 0.1, "length": 8192, "shift": 1}
+
+
+def test_the_header_is_read_once_for_all_layer_types_and_anew_when_the_file_changes(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pe_cli.models import gguf as models
+    from pe_cli.models.resolve import resolve_every
+
+    opened: list[Any] = []
+    read = models.read_header
+    monkeypatch.setattr(models, "read_header", lambda stream: opened.append(stream) or read(stream))
+    path = make("gemma3", {"rope.freq_base": 1e6, "attention.sliding_window": 512})
+    assert set(resolve_every(path, layer_type="all")) == {"full_attention", "sliding_attention"}
+    assert len(opened) == 1
+    make("gemma3", {"rope.freq_base": 5e5, "attention.sliding_window": 512, "block_count": 6})
+    assert resolve(path, layer_type="full_attention").parameters["base"] == 5e5
