@@ -7,20 +7,18 @@ row from the slow pairs to the fast ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.inspect.regenerate import ROUNDING, TURN, decode, phase_error, weights
 from pe_cli.inspect.result import FLOAT32_STEP, Array, Precision, frequency_slack
 
 ROWS = 4096
 ENTRIES = 1 << 18  # rows are read for as many numbers
 GLANCE = 32
-TURN = 2 * np.pi
 AVERAGING = 0.1
-ROUNDING = 0.6  # standard error of a rounding, in half ulps
 
 
 @dataclass
@@ -76,18 +74,6 @@ def most_rows(pairs: int) -> int:
 def unless_one(value: float, precision: Precision) -> float:
     """1 where it is as near as the stored precision tells."""
     return 1.0 if abs(value - 1) < max(2e-4, precision.unit / 2) else value
-
-
-def phase_error(c: Array, s: Array, amplitude: float, precision: Precision) -> Array:
-    """Standard error of the angle that fits a rounded cosine and sine best."""
-    by_cos, by_sin = _weights(c, s, amplitude, precision)
-    return ROUNDING / np.sqrt(by_cos + by_sin) + 1e-14
-
-
-def _weights(c: Array, s: Array, amplitude: float, precision: Precision) -> tuple[Array, Array]:
-    """What cosine and sine say of the angle: (d cos / d angle / half an ulp)², and the same of the sine."""
-    least = 1e-14 * amplitude
-    return (s / (precision.half_ulp(c) + least)) ** 2, (c / (precision.half_ulp(s) + least)) ** 2
 
 
 def rotation(cos: Array, sin: Array, precision: Precision) -> Rotation | None:
@@ -213,7 +199,7 @@ def _line(
     for _ in range(2):
         angle = first + np.outer(place, step)
         model_c, model_s = amplitude * np.cos(angle), amplitude * np.sin(angle)
-        by_cos, by_sin = _weights(model_c, model_s, amplitude, precision)
+        by_cos, by_sin = weights(model_c, model_s, amplitude, precision)
         told = by_cos + by_sin
         # along the circle, each part counts by how precisely it is stored
         least = 1e-12 * amplitude
@@ -258,88 +244,6 @@ def unwrap_by_order(step: Array) -> Array:
             return step
         logs[i] = np.log(out[i] * sign)
     return out
-
-
-def decode(angles: Array, step: Array, noise: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """The place t [n] at which angles [n, m] = t * step, modulo turns, and whether all pairs agree.
-
-    A vernier: from the slowest pair, taken to be within half a turn, to the fastest. Rows that do not agree
-    are tried again with the slowest pair turned more than once.
-    """
-    order = np.argsort(np.abs(step))
-    order = order[np.abs(step[order]) > 1e-12]
-    if not len(order):
-        return np.zeros(len(angles)), np.zeros(len(angles), dtype=bool)
-    angles, noise, step = angles[:, order], noise[:, order] + 1e-12, step[order]
-    place, rest = _vernier(angles, step, noise, np.zeros(len(angles)))
-    # one angle for all pairs, not 0, is no position: sines taken for cosines
-    far = np.flatnonzero((rest >= AGREE) & (np.ptp(angles, axis=1) > 1e-3))
-    if len(far) <= MOST_FAR:
-        for row in far:
-            place[row], rest[row] = _far(angles[row], step, noise[row])
-            if rest[row] >= AGREE:
-                break
-    return place, rest < AGREE
-
-
-AGREE = 0.3  # radians
-MOST_FAR = 16
-FAR_TURNS = np.array(sorted(range(-2048, 2049), key=abs), dtype=np.float64)
-
-
-def _vernier(angles: Array, step: Array, noise: Array, turns: Array) -> tuple[Array, Array]:
-    place = (angles[:, 0] + TURN * turns) / step[0]
-    weight = (step[0] / noise[:, 0]) ** 2
-    for i in range(1, len(step)):
-        missing = wrapped(angles[:, i] - place * step[i])
-        gain = (step[i] / noise[:, i]) ** 2
-        weight = weight + gain
-        place = place + missing / step[i] * gain / weight
-    return place, np.abs(wrapped(angles - place[:, None] * step)).max(axis=1)
-
-
-def wrapped(angles: Array) -> Array:
-    """The same angles from -pi to pi."""
-    return np.asarray((angles + np.pi) % TURN - np.pi)
-
-
-def _far(angles: Array, step: Array, noise: Array) -> tuple[float, float]:
-    """The nearest place where all pairs agree, or else the best one."""
-    few = np.unique(np.linspace(0, len(step) - 1, min(len(step), 24)).astype(int))
-    turns = FAR_TURNS
-    for count in range(PRUNED_BY, len(few), PRUNED_BY):  # what the slow pairs rule out is not carried on
-        rest = _with_turns(angles, step, noise, few[:count], turns)
-        turns = turns[rest < max(0.5, 2 * float(rest.min()))]
-    rest = _with_turns(angles, step, noise, few, turns)
-    turns = turns[np.flatnonzero(rest < max(2 * float(rest.min()), 1e-4))[:1]]
-    place, rest = _vernier(angles[None], step, noise[None], turns)
-    return float(place[0]), float(rest[0])
-
-
-PRUNED_BY = 4  # pairs
-
-
-def _with_turns(angles: Array, step: Array, noise: Array, pairs: NDArray[np.intp], turns: Array) -> Array:
-    """How far these pairs are from agreeing, for each number of turns of the slowest."""
-    many = (len(turns), len(pairs))
-    return _vernier(
-        np.broadcast_to(angles[pairs], many), step[pairs], np.broadcast_to(noise[pairs], many), turns
-    )[1]
-
-
-def places_of_first(angles: Array, step: Array, noise: Array) -> Iterator[float]:
-    """Where a row with these angles (m,) may lie: the nearest place at which all pairs agree, and the best one."""
-    order = np.argsort(np.abs(step))
-    angles, step, noise = angles[order], step[order], noise[order] + 1e-12
-    turning = np.abs(step) > 1e-12
-    if not turning.any():
-        return
-    near, near_rest = _vernier(angles[None, turning], step[turning], noise[None, turning], np.zeros(1))
-    if near_rest[0] < AGREE:
-        yield float(near[0])
-    far, rest = _far(angles, step, noise)
-    if rest < AGREE and not (near_rest[0] < AGREE and abs(far - float(near[0])) < 1):
-        yield far
 
 
 def _uneven(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotation | None:

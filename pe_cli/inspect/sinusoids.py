@@ -26,9 +26,9 @@ from pe_cli.inspect.laws import (
     sinusoid_laws,
     variants,
 )
-from pe_cli.inspect.regenerate import FARTHEST, NEARLY, WaveFit, place_rows, resembles
+from pe_cli.inspect.regenerate import FARTHEST, NEARLY, WaveFit, place_rows, places_of_first, resembles
 from pe_cli.inspect.result import Array, Law, Match, Precision, Solution
-from pe_cli.inspect.rotation import Rotation, places_of_first, unless_one
+from pe_cli.inspect.rotation import Rotation, unless_one
 from pe_cli.numerics.dtypes import round_to
 from pe_cli.numerics.kernels import geometric, rotations
 
