@@ -285,7 +285,8 @@ def decode(angles: Array, step: Array, noise: Array) -> tuple[Array, NDArray[np.
     far = np.flatnonzero((rest >= AGREE) & (np.ptp(angles, axis=1) > 1e-3))
     if len(far) <= MOST_FAR:
         for row in far:
-            place[row], rest[row] = _far(angles[row], step, noise[row])
+            places, rests = _far(angles[row], step, noise[row])
+            place[row], rest[row] = places[0], rests[0]
             if rest[row] >= AGREE:
                 break
     return place, rest < AGREE
@@ -312,32 +313,37 @@ def wrapped(angles: Array) -> Array:
     return np.asarray((angles + np.pi) % TURN - np.pi)
 
 
-def _far(angles: Array, step: Array, noise: Array) -> tuple[float, float]:
-    """The nearest place where all pairs agree, or else the best one."""
+def _far(angles: Array, step: Array, noise: Array) -> tuple[Array, Array]:
+    """The places where all pairs agree equally well, or else best, nearest first, and how well they agree in each.
+
+    There are several where the frequencies are multiples of one another.
+    """
     few = np.unique(np.linspace(0, len(step) - 1, min(len(step), 24)).astype(int))
     turns = FAR_TURNS
     for count in range(PRUNED_BY, len(few), PRUNED_BY):  # what the slow pairs rule out is not carried on
-        rest = _with_turns(angles, step, noise, few[:count], turns)
+        _, rest = _with_turns(angles, step, noise, few[:count], turns)
         turns = turns[rest < max(0.5, 2 * float(rest.min()))]
-    rest = _with_turns(angles, step, noise, few, turns)
-    turns = turns[np.flatnonzero(rest < max(2 * float(rest.min()), 1e-4))[:1]]
-    place, rest = _vernier(angles[None], step, noise[None], turns)
-    return float(place[0]), float(rest[0])
+    _, rest = _with_turns(angles, step, noise, few, turns)
+    turns = turns[rest < max(2 * float(rest.min()), 1e-4)]
+    return _with_turns(angles, step, noise, np.arange(len(step)), turns)
 
 
 PRUNED_BY = 4  # pairs
 
 
-def _with_turns(angles: Array, step: Array, noise: Array, pairs: NDArray[np.intp], turns: Array) -> Array:
-    """How far these pairs are from agreeing, for each number of turns of the slowest."""
+def _with_turns(
+    angles: Array, step: Array, noise: Array, pairs: NDArray[np.intp], turns: Array
+) -> tuple[Array, Array]:
+    """The place that these pairs tell, and how far they are from agreeing, for each number of turns of the slowest."""
     many = (len(turns), len(pairs))
     return _vernier(
         np.broadcast_to(angles[pairs], many), step[pairs], np.broadcast_to(noise[pairs], many), turns
-    )[1]
+    )
 
 
 def places_of_first(angles: Array, step: Array, noise: Array) -> Iterator[float]:
-    """Where a row with these angles (m,) may lie: the nearest place at which all pairs agree, and the best one."""
+    """Where a row with these angles (m,) may lie: the nearest place at which all pairs agree, and the best ones, of
+    which whole numbers come first."""
     order = np.argsort(np.abs(step))
     angles, step, noise = angles[order], step[order], noise[order] + 1e-12
     turning = np.abs(step) > 1e-12
@@ -346,6 +352,14 @@ def places_of_first(angles: Array, step: Array, noise: Array) -> Iterator[float]
     near, near_rest = _vernier(angles[None, turning], step[turning], noise[None, turning], np.zeros(1))
     if near_rest[0] < AGREE:
         yield float(near[0])
-    far, rest = _far(angles, step, noise)
-    if rest < AGREE and not (near_rest[0] < AGREE and abs(far - float(near[0])) < 1):
-        yield far
+    places, rest = _far(angles, step, noise)
+    room = WHOLE + FLOAT32_PLACE * np.abs(places)
+    whole = places[np.abs(places - np.rint(places)) < np.minimum(room, NEARLY)][:MOST_WHOLE]
+    for place in dict.fromkeys([*whole.tolist(), float(places[0])]) if rest[0] < AGREE else ():
+        if not (near_rest[0] < AGREE and abs(place - float(near[0])) < 1):
+            yield place
+
+
+MOST_WHOLE = 3
+WHOLE = 1e-3  # of a whole place the angles tell at most so much else,
+FLOAT32_PLACE = 2.0**-22  # and where they are of float32, so much of the place itself

@@ -27,7 +27,7 @@ from pe_cli.inspect.laws import (
     variants,
 )
 from pe_cli.inspect.regenerate import FARTHEST, NEARLY, WaveFit, place_rows, places_of_first, resembles
-from pe_cli.inspect.result import Array, Law, Match, Precision, Solution
+from pe_cli.inspect.result import Array, Law, Match, Precision, Solution, tidy
 from pe_cli.inspect.rotation import Rotation, unless_one
 from pe_cli.numerics.dtypes import round_to
 from pe_cli.numerics.kernels import geometric, rotations
@@ -250,13 +250,31 @@ def _attempt(
         except PeError:
             continue
         amplitude = magnitude(found.amplitude, own, precision)
+        matches: list[tuple[Match, Array]] = []
         for positions in _positions(found, law.unit * sign, frequencies):
             match = matched(cos, sin, positions, frequencies, amplitude, precision)
-            if match is not None:
-                one = Solution(law, width, shift, positions, amplitude, match, frequencies, found.even, dim)
-                done.setdefault(kind, one)
-                yield one
-                break
+            if match is None or not _believed(match, float(positions[0])):
+                continue
+            matches.append((match, positions))
+            if match.exact or match.ulps < SURE:
+                break  # float32 angles that are made less well may be those of other positions
+        if matches:
+            match, positions = min(matches, key=lambda one: one[0].ulps)
+            also = [p[0] for m, p in matches if p is not positions and m.ulps < 2 * match.ulps]
+            law = replace(law, ambiguous=(*law.ambiguous, *(f"start {tidy(first)}" for first in also)))
+            one = Solution(law, width, shift, positions, amplitude, match, frequencies, found.even, dim)
+            done.setdefault(kind, one)
+            yield one
+
+
+SURE = 2.0  # ulps
+FRACTIONS_UP_TO = 256.0
+
+
+def _believed(match: Match, first: float) -> bool:
+    """Whether rows are at these positions: far from 0, the rounding of float32 angles leaves room for some fraction of a
+    position that makes almost any rows."""
+    return match.exact or match.ulps < SURE or abs(first) < FRACTIONS_UP_TO or first == round(first)
 
 
 def _by_distance_from_zero(
@@ -292,7 +310,7 @@ def solve_with(
     c, s = cos[found.rows][chosen], sin[found.rows][chosen]
     for positions in _positions(run, law.unit, frequencies):
         match = matched(c, s, positions, frequencies, amplitude, precision)
-        if match is not None:
+        if match is not None and _believed(match, float(positions[0])):
             one = Solution(
                 law, 2 * len(frequencies), None, positions, amplitude, match, frequencies, found.even
             )

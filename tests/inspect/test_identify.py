@@ -565,3 +565,33 @@ def test_whole_numbers_that_follow_no_rule_of_buckets(values: np.ndarray) -> Non
 def test_a_clipped_distance_of_many_rows_is_looked_at_in_time() -> None:
     apart = np.clip(np.arange(1200)[:, None] - np.arange(1200), -500, 500)
     assert identify(apart).encoding is None
+
+
+@pytest.mark.parametrize("start", [32512, 100003, 123456])
+@pytest.mark.parametrize(
+    ("style", "base", "dim"), [("t2t-cossin", 1000.0, 8), ("t2t", 10000.0, 10), ("paper", 10000.0, 8)]
+)
+def test_frequencies_that_are_multiples_of_one_another_leave_whole_starts(
+    style: Any, base: float, dim: int, start: int
+) -> None:
+    """Tenths of one another: all angles come again after a turn of the slowest pair, so that float32 tells a fraction
+    of a position nearer to 0 as well."""
+    made = sinusoidal(np.arange(start, start + 64), dim=dim, style=style, base=base, compute="float32")
+    found = identify(np.asarray(made))
+    assert found.encoding == "sinusoidal"
+    assert (found.facts["start"], found.facts["computed"]) == (start, "float32")
+    assert found.residual is not None
+    assert found.residual < 1
+    also = [found.facts["style"], *(note.split()[1].rstrip(":") for note in found.ambiguous)]
+    assert style in also
+
+
+@pytest.mark.parametrize(
+    ("style", "base", "dim", "start", "compute"),
+    [("diffusion", 100.0, 6, 92770, "exact"), ("t2t-cossin", 1000.0, 6, 25260, "float32")],
+)
+def test_a_far_fraction_of_a_position_is_not_believed(
+    style: Any, base: float, dim: int, start: int, compute: Any
+) -> None:
+    made = sinusoidal(np.arange(start, start + 64), dim=dim, style=style, base=base, compute=compute)
+    assert identify(np.asarray(made)).facts.get("start") in (None, start)
