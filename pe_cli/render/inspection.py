@@ -38,12 +38,18 @@ def show_file(report: FileReport) -> None:
         out.print(f"{name} is a link to {where}, which is not followed", style="dim")
     for name, where in report.same_as.items():
         out.print(f"{name} is the same as {where}", style="dim")
-    if report.tensors and (
-        all(tensor.values is None for tensor in report.tensors) or len(report.tensors) > LISTED_FROM
-    ):
-        _list(out, report)
     said = (report.made_by or {}).get("encoding")
-    shown = report.tensors if said else _of_positions(report)
+    carrying = any(tensor.role or _encoding(tensor) for tensor in report.tensors)
+    shown = [tensor for tensor in report.tensors if not carrying or _may_carry(tensor)]
+    rest = [tensor for tensor in report.tensors if carrying and not _may_carry(tensor)]
+    listed = all(tensor.values is None for tensor in report.tensors) or len(report.tensors) > LISTED_FROM
+    if listed and shown:
+        _list(out, shown)
+        if rest:
+            many = counted(len(rest), "tensor that holds", "tensors that hold")
+            out.print(f"and {many} no positions", style="dim")
+    if said:
+        shown, rest = report.tensors, []
     for tensor in shown:
         if tensor.not_read is not None:
             out.print()
@@ -51,35 +57,29 @@ def show_file(report: FileReport) -> None:
             out.print(f"values not read: {tensor.not_read}", style="dim")
         elif tensor.values is not None:
             _show_tensor(out, tensor, said if said in CATALOGUE else None)
-    rest = [tensor for tensor in report.tensors if tensor not in shown]
-    if rest and len(report.tensors) <= LISTED_FROM:
+    if rest and not listed:
         out.print()
         names = ", ".join(one_line(tensor.spec.name) for tensor in rest)
         out.print(f"no positions are seen in {names}", style="dim")
 
 
-def _of_positions(report: FileReport) -> list[TensorReport]:
-    """The tensors that carry positions, by their names or their numbers; all where none does."""
-    found = [
-        tensor
-        for tensor in report.tensors
-        if tensor.role or (tensor.identified is not None and tensor.identified.encoding is not None)
-    ]
-    return found or report.tensors
+def _may_carry(tensor: TensorReport) -> bool:
+    """Whether a tensor carries positions, by its name or its numbers, or was not read, so that it may."""
+    return bool(tensor.role or _encoding(tensor) or tensor.not_read)
 
 
-def _list(out: Console, report: FileReport) -> None:
-    found = [tensor for tensor in report.tensors if tensor.role]
-    shown = found or report.tensors
+def _encoding(tensor: TensorReport) -> str | None:
+    """What the numbers are."""
+    return tensor.identified.encoding if tensor.identified is not None else None
+
+
+def _list(out: Console, tensors: Sequence[TensorReport]) -> None:
     rows = []
-    for tensor in shown:
+    for tensor in tensors:
         spec = tensor.spec
-        what = f"{tensor.role.encoding}: {tensor.role.role}" if tensor.role else ""
+        what = f"{tensor.role.encoding}: {tensor.role.role}" if tensor.role else _encoding(tensor) or ""
         rows.append((spec.name, spec.dtype, str(list(spec.shape)), size(spec.nbytes), what))
     _table(out, ("tensor", "dtype", "shape", "size", "what it is"), rows)
-    rest = len(report.tensors) - len(shown)
-    if rest:
-        out.print(f"and {counted(rest, 'tensor that holds', 'tensors that hold')} no positions", style="dim")
 
 
 def _table(out: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
