@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import counted
+from pe_cli.errors import counted, option_name
 from pe_cli.render.console import can_print, console, spell
 
 if TYPE_CHECKING:
@@ -134,14 +135,10 @@ def _side(a: Facts, b: Facts, name: str, usual: Any) -> str:
     return "a" if a.get(name) != usual else "b"
 
 
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
 def _parameter(a: Facts, b: Facts, told: Facts) -> str:
     changed = [name for name in b if a.get(name) != b[name]]
     options = " ".join(
-        f"{_option(name)} {spell(b[name])}" for name in changed if not isinstance(b[name], (list, bool))
+        f"{option_name(name)} {spell(b[name])}" for name in changed if not isinstance(b[name], (list, bool))
     )
     remedy = f": make a with {options}" if options and "name" not in b else ""
     return f"a has {_facts(a)}, b has {_facts(b)}{remedy}"
@@ -153,6 +150,13 @@ def _scaling(a: Facts, b: Facts, told: Facts) -> str:
     if b.get("scaling") == "none":
         return f"a scales its frequencies ({_facts(a)}), b does not: make a without scaling"
     return f"the frequencies are scaled in two ways: a by {_facts(a)}, b by {_facts(b)}"
+
+
+def _reshaped(a: Facts, b: Facts, told: Facts) -> str:
+    shapes = f"a is {_shape(a['shape'])}, b is {_shape(b['shape'])}"
+    if prod(a["shape"]) == prod(b["shape"]):
+        return f"the same numbers in another shape: {shapes}; reshape a"
+    return f"the rows have another shape: {shapes}; reshape the rows of a"
 
 
 def _positions(a: Facts, b: Facts, told: Facts) -> str:
@@ -249,9 +253,7 @@ def _angles(a: Facts, b: Facts, told: Facts) -> str:
 
 SENTENCES: dict[str, Callable[[Facts, Facts, Facts], str]] = {
     "names": lambda a, b, told: f"tensor {a['name']!r} of a is called {b['name']!r} in b",
-    "shape": lambda a, b, told: (
-        f"the same numbers in another shape: a is {_shape(a['shape'])}, b is {_shape(b['shape'])}; reshape a"
-    ),
+    "shape": _reshaped,
     "transpose": lambda a, b, told: "rows and columns are exchanged: transpose a",
     "layout": _layout,
     "swap-sin-cos": lambda a, b, told: "sines stand where b has cosines: exchange them in a",

@@ -16,6 +16,7 @@ from pe_cli.encodings.rope.rotary import rope
 from pe_cli.encodings.sinusoidal import sinusoidal
 from pe_cli.files.sources import open_source
 from pe_cli.numerics.dtypes import round_to
+from pe_cli.render.difference import sentence
 
 LLAMA3 = {"original_len": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
@@ -393,3 +394,21 @@ def test_masks_and_entries_that_are_no_numbers() -> None:
         {"masked": "-inf", "pattern": "causal"},
     )
     assert cause.residual_after == 0
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(("rows", "cause"), [(slice(0, 10), "rows"), (slice(2, 12), "offset")])
+def test_rows_of_another_shape_are_told_beside_rows_that_are_left_out(
+    rows: slice, cause: str, swapped: bool
+) -> None:
+    cubes = np.random.default_rng(0).standard_normal((12, 3, 4)).astype(np.float32)
+    pair = [cubes, cubes[rows].reshape(10, 12)]
+    found = explained(*(pair[::-1] if swapped else pair))
+    assert [one.cause for one in found.causes] == ["shape", cause]
+    assert found.explained
+    assert "the rows have another shape" in sentence(found.causes[0])
+
+
+def test_a_remedy_names_options_as_they_are_typed() -> None:
+    found = explained(table(base=10000.0), table(base=20000.0))
+    assert "make a with --base 20000" in sentence(found.causes[0])
