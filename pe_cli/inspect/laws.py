@@ -246,13 +246,14 @@ def rope_laws(
         simple = [plain(line, pairs)]
         return simple + (proportional(line, len(step), pairs) if len(step) < pairs else [])
     unit = whole_step(float(step[0]), float(error[0] / step[0]))
-    if unit is None or len(step) < 3:
+    if unit is None or len(step) < 3 or pairs < FEWEST_RAMPED:
         return []
     from pe_cli.inspect.ramps import ramped_laws
 
     return ramped_laws(step, error, unit, pairs, amplitude)
 
 
+FEWEST_RAMPED = 6  # pairs: a ramp has four parameters, which fit fewer whatever they are
 STEPS = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 SMALLEST_NORMAL = 2.0**-14  # of float16; below it the steps are coarse
 MEASURED = 2e-5  # relative error of a measured frequency
