@@ -33,6 +33,24 @@ CHECKPOINTS = (".safetensors", ".bin", ".pt", ".pth", ".h5")
 STARTING_VALUES = "learned"  # the one encoding of `pe gen` that is trained afterwards
 
 
+@dataclass(frozen=True)
+class Target:
+    """Where the result goes: `output` is a file or folder, `-` for standard output, None to write nothing.
+
+    `link` makes hard links of the files of a folder that do not change.
+    """
+
+    output: str | None = None
+    format: str | None = None
+    force: bool = False
+    link: bool = False
+
+    @property
+    def path(self) -> Path | None:
+        """The file or folder, where it is one."""
+        return None if self.output in (None, "-") else Path(str(self.output))
+
+
 @dataclass
 class Extension:
     """What was done to a source, or would be done where nothing is written.
@@ -89,14 +107,12 @@ def run(
 ) -> Extension:
     """Resize the position tables of `source`, a file or a model folder, or scale a rotary model.
 
-    `sizes` are the fields of `ResizeRequest`; `output` is a file or folder, `-` for standard output, None to write
-    nothing; `watch` is told the rows of the first table before and after.
+    `sizes` are the fields of `ResizeRequest`; `output`, `format`, `force` and `link` are those of `Target`; `watch` is
+    told the rows of the first table before and after.
     """
-    is_folder = os.path.isdir(source)
+    target = Target(output, format, force, link)
     if scaling is not None:
-        return _scale(
-            source, scaling, factor, force_scaling, {**sizes, "config": config}, output, format, force, link
-        )
+        return _scale(source, scaling, factor, force_scaling, {**sizes, "config": config}, target)
     if factor is not None or force_scaling:
         said = parameter("force_scaling") if force_scaling else f"{parameter('factor')} {factor:g}"
         raise PeError(
@@ -106,11 +122,8 @@ def run(
 
     request = ResizeRequest.of(**sizes)
     command = command_line(source, {**request.said(), "config": config})
-    if is_folder:
-        return _folder(source, request, command, config, output, format, force, link, watch)
-    if link:
-        raise PeError(f"{parameter('link')} is for model folders; a single file is written anew")
-    return _file(source, request, command, config, output, format, force, watch)
+    extend = _folder if os.path.isdir(source) else _file
+    return extend(source, request, command, config, target, watch)
 
 
 def command_line(source: str, said: Mapping[str, Any]) -> str:
@@ -143,9 +156,7 @@ def _file(
     request: ResizeRequest,
     command: str,
     config: str | None,
-    output: str | None,
-    format: str | None,
-    force: bool,
+    target: Target,
     watch: Watch | None,
 ) -> Extension:
     """One file: a bare table, or a checkpoint."""
@@ -156,26 +167,30 @@ def _file(
     from pe_cli.files.sources import open_source, split_spec
     from pe_cli.files.text import canonical, metadata
 
+    if target.link:
+        raise PeError(f"{parameter('link')} is for model folders; a single file is written anew")
     path, named = split_spec(spec)
     about = metadata(command, "extend", request.said(), {})
     if named is not None:
         request = replace(request, tensor=(*request.tensor, named))
-    if output is None and format:
+    if target.output is None and target.format:
         raise PeError(
-            f"{parameter('format')} {format}: nothing is written; give {parameter('output')} FILE or a pipe"
+            f"{parameter('format')} {target.format}: nothing is written; give {parameter('output')} FILE or a pipe"
         )
-    model, target = _config_of(path, config), None if output == "-" else output
+    model, file = _config_of(path, config), None if target.path is None else str(target.output)
     made = Extension(command)
     with open_source(path) as source:
         text = "" if model is None else canonical(model.data)
         plan = make_plan(source.tensors, request, model, source.label, text)
         if watch is not None:
             plan.watch_first(watch)
-        if output is None:
+        if target.output is None:
             made.tables, made.reports = rewrite.changed(source, plan)
         else:
-            made.reports = rewrite.rewrite(source, plan, target, metadata=about, format=format, force=force)
-            kind = rewrite.target_format(source, plan, target, format)
+            made.reports = rewrite.rewrite(
+                source, plan, file, metadata=about, format=target.format, force=target.force
+            )
+            kind = rewrite.target_format(source, plan, file, target.format)
             made.notes += _left_out(source, plan, kind, named=bool(request.tensor))
         _warn_of_formula(source, request, made.reports)
     made.buffers, made.notes[:0] = list(plan.buffers.values()), plan.notes
@@ -240,6 +255,7 @@ def _warn_of_formula(source: Source, request: ResizeRequest, reports: list[Table
 
 
 def _again(command: str, request: ResizeRequest) -> str:
+    """What to do instead: the size stands in the command, whose parameters in the file do not always tell it."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -256,23 +272,27 @@ def _folder(
     request: ResizeRequest,
     command: str,
     config: str | None,
-    output: str | None,
-    format: str | None,
-    force: bool,
-    link: bool,
+    target: Target,
     watch: Watch | None,
 ) -> Extension:
     """A model folder, into a new one."""
     from pe_cli.extend.folder import extend_folder
     from pe_cli.files.text import metadata
 
-    if output == "-" or format:
+    if target.output == "-" or target.format:
         raise PeError(f"a folder goes to {parameter('output')} FOLDER, in the format that it has")
     if config is not None:
         raise PeError(f"a folder brings its own config.json; {parameter('config')} is for single files")
     about = metadata(command, "extend", request.said(), {})
-    target = None if output is None else Path(output)
-    done = extend_folder(Path(path), target, request, metadata=about, force=force, watch=watch, link=link)
+    done = extend_folder(
+        Path(path),
+        target.path,
+        request,
+        metadata=about,
+        force=target.force,
+        watch=watch,
+        link=target.link,
+    )
     plan = done.plan
     return Extension(command, done.reports, list(plan.buffers.values()), done.files, list(plan.notes))
 
@@ -283,10 +303,7 @@ def _scale(
     factor: float | None,
     force_scaling: bool,
     other: Mapping[str, Any],
-    output: str | None,
-    format: str | None,
-    force: bool,
-    link: bool,
+    target: Target,
 ) -> Extension:
     """A rotary model for a longer context: a new folder or configuration, or the options of llama.cpp."""
     from pe_cli.extend.folder import stretch_folder, stretched_text
@@ -299,9 +316,9 @@ def _scale(
         raise PeError(f"{', '.join(given)}: not for {parameter('scaling')}, which changes no table")
     if length is None:
         raise PeError(f"{parameter('scaling')}: for how many positions? Give {parameter('length')} N")
-    if format:
+    if target.format:
         raise PeError(
-            f"{parameter('format')} {format}: {parameter('scaling')} writes a configuration, not a table"
+            f"{parameter('format')} {target.format}: {parameter('scaling')} writes a configuration, not a table"
         )
     if source == "-":
         raise PeError(
@@ -310,12 +327,13 @@ def _scale(
     found = stretch_model(source, length, scaling, factor=factor, force=force_scaling)
     said = {"length": length, "scaling": scaling, "factor": factor, "force_scaling": force_scaling}
     done = Extension(command_line(source, said), files=[], notes=list(found.notes), stretch=found)
-    target = None if output in (None, "-") else Path(str(output))
     if found.of_gguf:
         done.text = gguf_flags(found)
-        if target is not None:
-            raise PeError(f"{target}: a .gguf is served as it is; give llama.cpp the options {done.text}")
-    if link and (target is None or not os.path.isdir(source)):
+        if target.path is not None:
+            raise PeError(
+                f"{target.path}: a .gguf is served as it is; give llama.cpp the options {done.text}"
+            )
+    if target.link and (target.path is None or not os.path.isdir(source)):
         raise PeError(
             f"{parameter('link')} is for a folder that is written with {parameter('output')} FOLDER"
         )
@@ -325,9 +343,9 @@ def _scale(
     if not config.is_file():
         raise PeError(f"{source} has no config.json, in which the scaling is to stand")
     done.text = stretched_text(config, found)
-    if os.path.isdir(source) and output != "-":
-        done.files = stretch_folder(Path(source), target, found, force=force, link=link)
-    elif target is not None:
-        with open_output(target, force=force) as file:
+    if os.path.isdir(source) and target.output != "-":
+        done.files = stretch_folder(Path(source), target.path, found, force=target.force, link=target.link)
+    elif target.path is not None:
+        with open_output(target.path, force=target.force) as file:
             file.put(memoryview(done.text.encode()), 0)
     return done
