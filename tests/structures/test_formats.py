@@ -24,16 +24,6 @@ TRIANGLE = [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
 TRIANGLE[2][2] = 0
 
 
-@pytest.fixture
-def write(tmp_path):
-    def written(content, name="graph"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return str(path)
-
-    return written
-
-
 def dense(path, **options):
     return read_graph(path, **options).adjacency.dense().tolist()
 

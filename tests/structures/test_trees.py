@@ -11,17 +11,6 @@ import pytest
 from pe_cli.errors import PeError
 from pe_cli.structures import Forest, read_forest
 
-
-@pytest.fixture
-def write(tmp_path):
-    def written(content, name="tree"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return str(path)
-
-    return written
-
-
 CAT = [-1, 0, 1, 1, 0, 4]
 CAT_LABELS = ("S", "NP", "the", "cat", "VP", "sat")
 
