@@ -133,7 +133,7 @@ def _rotary_blocks(part: Configuration, ledger: KeyLedger) -> Iterator[Finding]:
         return
     for label, rope in tables.items():
         if rope is not None and not rope.assumed:
-            yield from _reach(part, ledger, rope)
+            yield from _reach(part, rope)
             yield from _fits_head(part, ledger, rope, label)
 
 
@@ -147,7 +147,7 @@ def _rotates(part: Configuration) -> bool:
         return True
 
 
-def _reach(part: Configuration, ledger: KeyLedger, rope: Rope) -> Iterator[Finding]:
+def _reach(part: Configuration, rope: Rope) -> Iterator[Finding]:
     """A scaling by one factor that ends before the length that the model claims."""
     original = "original_max_position_embeddings"
     beside = rope.values.get(original) is None

@@ -71,7 +71,7 @@ def findings(source: str) -> list[Finding]:
         found += _buffers(config, weights)
         found += _stored_frequencies(config, weights)
         found += _limits(path, config, weights)
-        found += _inputs(path, config, weights)
+        found += _inputs(path, config)
     return list(dict.fromkeys(found))
 
 
@@ -432,7 +432,7 @@ def _told_limits(folder: Path) -> Iterator[tuple[str, str, int]]:
             yield file, ".".join(path), int(value)
 
 
-def _inputs(folder: Path, config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Finding]:
+def _inputs(folder: Path, config: ModelConfig) -> Iterator[Finding]:
     """What a processor makes of images and sounds, and the model refuses since it takes one size."""
     for file in ("preprocessor_config.json", "processor_config.json"):
         if not (folder / file).is_file():

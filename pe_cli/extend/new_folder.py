@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pe_cli.errors import PeError, parameter
+from pe_cli.errors import PeError
 from pe_cli.files.atomic import already_there, cannot_write, take_over
 from pe_cli.files.text import read_object
 from pe_cli.files.torch import EXTENSIONS
@@ -61,7 +61,7 @@ class Place:
             return place
         place._check_is_folder()
         if not force:
-            raise PeError(f"{label} exists and is not overwritten; add {parameter('force')} to replace it")
+            raise already_there(label)
         for entry in (path for name in names_in(source) if (path := source / name).is_symlink()):
             leads = Path(os.path.realpath(entry))
             if place.path in (leads, *leads.parents):

@@ -167,7 +167,7 @@ def stretch_configuration(
     if scaling == "ntk":
         edits = [_base_edit(config, before, factor)]
     else:
-        edits = [_block_edit(config, rope, before, scaling, factor, original)]
+        edits = [_block_edit(config, rope, scaling, factor, original)]
     if before.parameters.get("scaling") and scaling == "ntk":
         edits.insert(0, _unscaled_edit(config, rope))
     limit = ledger.geometry("max_position_embeddings")
@@ -316,9 +316,7 @@ def _section(config: Configuration) -> tuple[str, ...]:
     return tuple(config.path.split(".")) if config.path else ()
 
 
-def _block_edit(
-    config: Configuration, rope: Rope, before: Resolved, scaling: str, factor: float, original: int
-) -> Edit:
+def _block_edit(config: Configuration, rope: Rope, scaling: str, factor: float, original: int) -> Edit:
     """The rotary block, with the new scaling in place of what was there."""
     old = None if rope.assumed else (dict(rope.values) or None)
     name, beside = WRITTEN[scaling]

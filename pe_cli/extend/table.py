@@ -314,7 +314,7 @@ class TableChange:
                 )
                 formula = None
         elif formula is None and not self.known:
-            warnings += _about_rotary(body, layout, self.sizes)
+            warnings += _about_rotary(body, layout)
         if formula is not None and self.spans:
             formula = formula.spanning(layout.old, self.sizes)
             notes.append(f"positions keep their span, as diffusers computes them: {formula.name}")
@@ -418,7 +418,7 @@ class TableChange:
         return report
 
 
-def _about_rotary(body: NDArray[Any], layout: PositionAxes, sizes: tuple[int, ...]) -> list[str]:
+def _about_rotary(body: NDArray[Any], layout: PositionAxes) -> list[str]:
     """A warning where a bare table is cosines and sines of rotary angles, which a formula gives at any length."""
     first = body[0].astype(np.complex128 if body.dtype.kind == "c" else np.float64)
     norm = np.abs(body[:: max(1, len(body) // PROBES)].astype(first.dtype)) ** 2

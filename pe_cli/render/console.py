@@ -90,9 +90,9 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
-def can_print(text: str, *, stderr: bool = False) -> bool:
-    """Whether the stream's encoding has these characters (a C locale has no block elements)."""
-    encoding = (sys.stderr if stderr else sys.stdout).encoding or "ascii"
+def can_print(text: str) -> bool:
+    """Whether standard output's encoding has these characters (a C locale has no block elements)."""
+    encoding = sys.stdout.encoding or "ascii"
     try:
         text.encode(encoding)
     except (UnicodeEncodeError, LookupError):

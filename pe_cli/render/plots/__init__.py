@@ -14,11 +14,10 @@ from pe_cli.render.plots import drawing, graphs, pairs, waves
 from pe_cli.render.plots.drawing import BLUE, GREY, ORANGE, Drawing, View, spread, write
 
 if TYPE_CHECKING:
-    from pe_cli.tables import Request
-if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from pe_cli.extend.rotary import Stretch
+    from pe_cli.tables import Request
 
 # What one looks at in each encoding; the others get heat maps and the likeness of their rows.
 PICTURES: dict[str, Callable[[View], list[Drawing]]] = {

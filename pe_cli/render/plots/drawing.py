@@ -28,7 +28,7 @@ from pe_cli.files.atomic import open_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-if TYPE_CHECKING:
+
     from pe_cli.tables import Request
 
 Drawing: TypeAlias = "Callable[[Axes], None]"
@@ -53,8 +53,7 @@ class _NotYetError(Exception):
 
 def require_picture(path: str, *, force: bool, beside: str | None = None) -> None:
     """Refuse a picture that cannot be written before the file `beside` it is: both appear, or neither does."""
-    if Path(path).suffix.lower() not in SUFFIXES:
-        raise PeError(f"{parameter('plot')} {path}: the name must end in {', '.join(SUFFIXES)}")
+    _suffix(path)
     if beside and os.path.realpath(path) == os.path.realpath(beside):
         raise PeError(
             f"{parameter('plot')} {path}: this is the file of the table; give the picture another name"
@@ -65,11 +64,16 @@ def require_picture(path: str, *, force: bool, beside: str | None = None) -> Non
         raise _NotYetError
 
 
-def write(drawings: Sequence[Drawing], path: str, *, force: bool, title: str | None = None) -> None:
-    """Draw them side by side, three in a row, into the file `path`."""
+def _suffix(path: str) -> str:
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise PeError(f"{parameter('plot')} {path}: the name must end in {', '.join(SUFFIXES)}")
+    return suffix
+
+
+def write(drawings: Sequence[Drawing], path: str, *, force: bool, title: str | None = None) -> None:
+    """Draw them side by side, three in a row, into the file `path`."""
+    suffix = _suffix(path)
     if not drawings:
         raise PeError(f"{parameter('plot')} {path}: there is nothing to draw in an empty table")
     shown = drawings[:MOST_DRAWINGS]
@@ -428,10 +432,10 @@ def tensor(view: View, name: str, labels: tuple[str, str] | None = None) -> Draw
     return heat_map(array, f"{name}{some}", rows=rows, labels=labels or usual, span=span)
 
 
-def heat_maps(view: View, most: int = 2) -> list[Drawing]:
-    """Heat maps of the first tensors of two and more dimensions."""
+def heat_maps(view: View) -> list[Drawing]:
+    """Heat maps of the first two tensors of two and more dimensions."""
     matrices = [name for name, array in view.sampled.items() if array.ndim >= 2]
-    return [tensor(view, name) for name in matrices[:most]]
+    return [tensor(view, name) for name in matrices[:2]]
 
 
 def anything(view: View) -> list[Drawing]:
