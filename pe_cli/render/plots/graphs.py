@@ -54,12 +54,11 @@ def laplacian(view: View) -> list[Drawing]:
             _in_the_plane(vectors),
             vectors[:, column],
             _edges(view),
-            title,
+            f"eigenvector {column} over the graph",
             arrows=_has_arrows(view.parameters.get("graph")),
             names=_names(view),
         )
         for column in sorted({0, min(2, vectors.shape[1] - 1)})
-        for title in (f"eigenvector {column} over the graph",)
     ]
     order = np.argsort(vectors[:, 0], kind="stable")
     drawings.append(
@@ -344,31 +343,30 @@ def _on_axes(view: View, heat: Drawing) -> Drawing:
 
 def tree(view: View) -> list[Drawing]:
     """The first tree of the file, the codes of all nodes, and how many nodes each level has."""
-    forest = view.parameters.get("forest")
-    drawings: list[Drawing] = []
-    if forest is not None and forest.num_nodes:
-        drawings.append(_first_tree(forest))
-    drawings += [
+    forest = _forest(view)
+    codes = [
         tensor(view, name, ("node", "column") if array.ndim == 2 else None)
         for name, array in view.sampled.items()
     ]
-    if forest is not None and forest.num_nodes:
-        drawings.append(_levels(forest.depths))
-    return drawings
+    return codes if forest is None else [_first_tree(forest), *codes, _levels(forest.depths)]
 
 
 def dependency(view: View) -> list[Drawing]:
     """The arcs of the first sentence, the steps to its root, and the relative positions."""
+    forest = _forest(view)
+    tables = [
+        _steps_to_the_root(forest, name, array)
+        if array.ndim == 1
+        else heat_map(array, name, labels=("word", "word"), square=True)
+        for name, array in view.sampled.items()
+    ]
+    return tables if forest is None else [_arcs(forest), *tables]
+
+
+def _forest(view: View) -> Any:
+    """The trees of the file, or None where there is no node to draw."""
     forest = view.parameters.get("forest")
-    drawings: list[Drawing] = []
-    if forest is not None and forest.num_nodes:
-        drawings.append(_arcs(forest))
-    for name, array in view.sampled.items():
-        if array.ndim == 1:
-            drawings.append(_steps_to_the_root(forest, name, array))
-        else:
-            drawings.append(heat_map(array, name, labels=("word", "word"), square=True))
-    return drawings
+    return forest if forest is not None and forest.num_nodes else None
 
 
 def _first_tree(forest: Any) -> Drawing:
@@ -467,7 +465,7 @@ def _arcs(forest: Any) -> Drawing:
 def _steps_to_the_root(forest: Any, name: str, array: NDArray[Any]) -> Drawing:
     def draw(axes: Axes) -> None:
         curves({"": array}, name, labels=("word", "steps to the root"), steps=True)(axes)
-        size = int(forest.starts[1]) if forest is not None and forest.num_nodes else 0
+        size = int(forest.starts[1]) if forest is not None else 0
         if size == len(array) <= MOST_LABELS:
             axes.set_xticks(range(size), _labels(forest, size), rotation=60 if size > 6 else 0)
 
