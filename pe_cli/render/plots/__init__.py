@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pe_cli import heatmap
 from pe_cli.errors import PeError, parameter
-from pe_cli.render.plots import drawing, graphs, pairs, waves
+from pe_cli.render.plots import drawing, graphs, positions
 from pe_cli.render.plots.drawing import BLUE, GREY, ORANGE, Drawing, View, spread, write
 
 if TYPE_CHECKING:
@@ -21,22 +21,24 @@ if TYPE_CHECKING:
 
 # What one looks at in each encoding; the others get heat maps and the likeness of their rows.
 PICTURES: dict[str, Callable[[View], list[Drawing]]] = {
-    "sinusoidal": waves.sinusoidal,
-    "timestep": waves.timestep,
-    "transformer-xl": waves.by_distance,
-    "fourier": waves.features,
-    "learned": waves.learned,
-    "axial": waves.factors,
-    "rope": waves.rope,
-    "xpos": waves.xpos,
-    **dict.fromkeys(("alibi", "kerple", "sandwich", "fire", "t5", "shaw", "deberta", "tupe"), pairs.biases),
-    "swin": pairs.windows,
-    "cope": pairs.last_queries,
-    "fox": pairs.last_queries,
-    "peg": pairs.images,
-    "global-tokens": pairs.numbers,
-    "position-ids": pairs.numbers,
-    "sparse-transformer": pairs.patterns,
+    "sinusoidal": positions.sinusoidal,
+    "timestep": positions.timestep,
+    "transformer-xl": positions.by_distance,
+    "fourier": positions.features,
+    "learned": positions.learned,
+    "axial": positions.factors,
+    "rope": positions.rope,
+    "xpos": positions.xpos,
+    **dict.fromkeys(
+        ("alibi", "kerple", "sandwich", "fire", "t5", "shaw", "deberta", "tupe"), positions.biases
+    ),
+    "swin": positions.windows,
+    "cope": positions.last_queries,
+    "fox": positions.last_queries,
+    "peg": positions.images,
+    "global-tokens": positions.numbers,
+    "position-ids": positions.numbers,
+    "sparse-transformer": positions.patterns,
     "laplacian": graphs.laplacian,
     "magnetic": graphs.magnetic,
     "random-walk": graphs.walks,
@@ -104,7 +106,7 @@ def plot_stretch(stretch: Stretch, path: str, force: bool) -> None:
     places = np.unique(np.geomspace(1, stretch.length, 400).astype(np.int64)).astype(np.float64)
     scores = {when: np.cos(places[:, None] * w).mean(axis=1) for when, w in turns.items()}
     drawings = [
-        waves.wavelengths(turns["after"], stretch.original_len, "trained length", before=turns["before"]),
+        positions.wavelengths(turns["after"], stretch.original_len, "trained length", before=turns["before"]),
         drawing.curves(
             {"": turns["before"] / turns["after"]},
             "how much longer each wavelength became",
