@@ -23,7 +23,7 @@ from pe_cli.extend.find import (
     moments,
     window_buffers,
 )
-from pe_cli.extend.request import ResizeRequest, known_limits, settle
+from pe_cli.extend.request import RESAMPLING, SPECIAL_ROWS, ResizeRequest, known_limits, settle
 from pe_cli.extend.rows import (
     PositionAxes,
     distances,
@@ -173,6 +173,7 @@ class _Planner:
         for name, spec in self.tensors.items():
             if not name.endswith("relative_coords_table"):
                 continue
+            self.request.refuse(("from_window", *RESAMPLING), f"{name}, which is computed, not resampled")
             old = tuple((size + 1) // 2 for size in spec.shape[-3:-1])
             new = TensorSpec(name, spec.dtype, (*spec.shape[:-3], *spans(window), spec.shape[-1]))
             self.plan.add_buffers(
@@ -189,6 +190,8 @@ class _Planner:
         for candidate in self.chosen:
             spec = candidate.spec
             kind: Kind = "relative" if candidate.kind == "relative" else "sequence"
+            if kind == "relative":
+                request.refuse(("outliers",), f"{spec.called}, whose rows are distances")
             rows = spec.shape[sequence_axis(spec.shape)]
             prefix, why = request.front or 0, ""
             if request.front is None and candidate.kind == "sequence":
@@ -264,7 +267,10 @@ class _Planner:
 
     def _by_distance(self, size: tuple[int, ...], old: tuple[int, ...] | None) -> None:
         """Biases by distance of every stage (LeViT, TinyViT): `size` is that of the largest grid."""
+        self.request.refuse(SPECIAL_ROWS, "biases by distance, which have no special rows")
         layouts = {c.name: distances(c.spec.shape, c.spec.called, old) for c in self.chosen}
+        if old is not None and all(where.old != old for where in layouts.values()):
+            raise PeError(f"{self.chosen[0].name} and the like are for no grid of {times(old)}")
         largest = max((where.old for where in layouts.values()), key=prod)
         for candidate in self.chosen:
             where = layouts[candidate.name]
@@ -277,6 +283,7 @@ class _Planner:
 
     def _whole_images(self, size: tuple[int, ...], old: tuple[int, ...] | None) -> None:
         """Biases by offset between all patches of an image (BEiT), which have rows for the class token behind them."""
+        self.request.refuse(SPECIAL_ROWS, "biases by offset, whose special rows are known")
         for candidate in self.chosen:
             where = window(candidate.spec.shape, candidate.spec.called, old)
             if not where.suffix:
@@ -291,16 +298,15 @@ class _Planner:
         """The two factors of Reformer: one for the rows and one for the columns of a grid that is the sequence."""
         grid = self.request.grid
         assert grid is not None
+        self.request.refuse(("from_grid", *SPECIAL_ROWS), "factors, whose shapes are the grid")
         tables = sorted(self.chosen, key=lambda candidate: candidate.name)
         if len(tables) != len(grid):
             raise PeError(f"{len(tables)} factors make the positions, not {len(grid)} as {times(grid)}")
-        olds = []
+        olds = tuple(candidate.spec.shape[axis] for axis, candidate in enumerate(tables))
         for axis, (candidate, size) in enumerate(zip(tables, grid, strict=True)):
-            old = candidate.spec.shape[axis]
-            olds.append(old)
-            where = PositionAxes((axis,), (old,))
+            where = PositionAxes((axis,), (olds[axis],))
             self.plan.add_table(self._table(candidate, where, (size,), "axial"))
-        self._edit("axial", tuple(olds), grid)
+        self._edit("axial", olds, grid)
 
     def windows(self) -> None:
         """Bias tables of attention windows: `--window`."""

@@ -12,6 +12,8 @@ from pe_cli.position_names import Kind
 
 OutlierPolicy: TypeAlias = Literal["keep", "ignore"]
 REGENERATE = "regenerate"
+SPECIAL_ROWS = ("prefix_rows", "suffix_rows", "offset")
+RESAMPLING = ("method", "preset", "anchor", "antialias", "keep", "alpha", "seed")
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class ResizeRequest:
             ("from_grid", ("grid",)),
             ("from_window", ("window",)),
             ("outliers", ("length",)),  # only tables of tokens are searched for outlier rows
-            *((name, ("length", "grid")) for name in ("prefix_rows", "suffix_rows", "offset")),
+            *((name, ("length", "grid")) for name in SPECIAL_ROWS),
         )
         for name, owners in with_size:
             if getattr(self, name) not in (None, ()) and all(sizes[owner] is None for owner in owners):
@@ -125,6 +127,12 @@ class ResizeRequest:
         ):
             if getattr(self, name) not in (None, *known):
                 raise no_such(kind, str(getattr(self, name)), known)
+
+    def refuse(self, names: Sequence[str], what: str) -> None:
+        """Raise where one of these parameters was given: `what` would not read it."""
+        given = [parameter(name) for name in names if getattr(self, name) not in (None, False)]
+        if given:
+            raise PeError(f"{', '.join(given)}: not for {what}")
 
     def said(self) -> dict[str, Any]:
         """What was said, by name."""
@@ -239,8 +247,9 @@ def settle(request: ResizeRequest, kind: Kind, axes: int, *, known: bool) -> Way
 
 def _not_for(preset: str, kind: Kind) -> PeError:
     resized = " and ".join(dict.fromkeys(SIZES[own] for own in PRESETS[preset].methods))
-    others = ", ".join(name for name, other in PRESETS.items() if kind in other.methods)
-    return PeError(f"{parameter('preset')} {preset} is for {resized}; for {SIZES[kind]} there are {others}")
+    others = [name for name, other in PRESETS.items() if kind in other.methods]
+    there = f"there are {', '.join(others)}" if others else f"of this kind ({kind}) there is none"
+    return PeError(f"{parameter('preset')} {preset} is for {resized}; for {SIZES[kind]} {there}")
 
 
 def _refuse_what_is_not_read(request: ResizeRequest, name: str, reads: Sequence[str]) -> None:

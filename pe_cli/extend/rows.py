@@ -139,6 +139,7 @@ def grid(
         axis is None
         and len(shape) == count + 1
         and shape[0] > 1
+        and not special
         and (shape[:count] == old or len(set(shape[:count])) == 1)
     ):
         return PositionAxes(tuple(range(count)), tuple(shape[:count]))

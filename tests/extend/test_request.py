@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from pe_cli.errors import PeError
+from pe_cli.extend.plan import make_plan
 from pe_cli.extend.request import ResizeRequest, settle
+from pe_cli.files import TensorSpec
 from pe_cli.position_names import Kind
 
 
@@ -72,3 +74,32 @@ def test_rows_in_front_are_offset_and_prefix_together() -> None:
 def test_who_names_an_anchor_wants_interpolation() -> None:
     assert not settle(ResizeRequest(length=9), "sequence", 1, known=True).chosen
     assert settle(ResizeRequest(length=9, anchor="left"), "sequence", 1, known=True).chosen
+
+
+SWIN2 = "layers.0.blocks.0.attn.relative_coords_table"
+LEVIT = "levit.encoder.stages.0.layers.0.attention.attention_biases"
+BEIT = "beit.encoder.layer.0.attention.attention.relative_position_bias.relative_position_bias_table"
+FACTOR = "reformer.embeddings.position_embeddings.weights"
+
+
+@pytest.mark.parametrize(
+    ("tensors", "size", "unread"),
+    [
+        ({SWIN2: (1, 15, 15, 2)}, {"window": "12x12"}, {"method": "nearest"}),
+        ({SWIN2: (1, 15, 15, 2)}, {"window": "12x12"}, {"preset": "swin"}),
+        ({SWIN2: (1, 15, 15, 2)}, {"window": "12x12"}, {"from_window": "4x4"}),
+        ({LEVIT: (2, 16)}, {"grid": "6x6"}, {"prefix_rows": 1}),
+        ({LEVIT: (2, 16)}, {"grid": "6x6"}, {"from_grid": "5x5"}),
+        ({BEIT: (52, 2)}, {"grid": "6x6"}, {"suffix_rows": 1}),
+        ({f"{FACTOR}.0": (8, 1, 4), f"{FACTOR}.1": (1, 8, 4)}, {"grid": "16x16"}, {"from_grid": "4x4"}),
+        ({f"{FACTOR}.0": (8, 1, 4), f"{FACTOR}.1": (1, 8, 4)}, {"grid": "16x16"}, {"offset": 1}),
+        ({"blocks.0.attn.rel_pos_h": (27, 8)}, {"length": 31}, {"outliers": "ignore"}),
+    ],
+)
+def test_what_a_table_does_not_read_is_refused(
+    tensors: dict[str, tuple[int, ...]], size: dict[str, Any], unread: dict[str, Any]
+) -> None:
+    specs = {name: TensorSpec(name, "float32", shape) for name, shape in tensors.items()}
+    assert make_plan(specs, ResizeRequest.of(**size), None, "m").changes()
+    with pytest.raises(PeError, match=r"not for|for no grid"):
+        make_plan(specs, ResizeRequest.of(**size, **unread), None, "m")
