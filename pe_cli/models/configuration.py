@@ -217,6 +217,21 @@ SYNONYMS = {
     ),
     "num_hidden_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth"),
 }  # fmt: skip
+BASE_KEYS = (
+    "rope_theta",
+    "rotary_emb_base",
+    "rotary_embedding_base",
+    "rotary_base",
+    "rope_base",
+    "rope_freq_base",
+)
+PARTIAL_KEYS = (
+    "partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage", "rotary_percent", "rotary_emb_fraction",
+)  # fmt: skip
+# Any of these says that a model rotates.
+ROTARY_KEYS = (
+    *BASE_KEYS, *PARTIAL_KEYS, "rope_scaling", "rope_parameters", "rotary_dim", "rope_ratio", "qk_rope_head_dim",
+)  # fmt: skip
 WIDTHS = (*SYNONYMS["hidden_size"], "memory_attention_hidden_size", "projection_dim")
 
 

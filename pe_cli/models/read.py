@@ -15,6 +15,7 @@ from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.files.base import open_input
 from pe_cli.files.text import read_object
 from pe_cli.models.configuration import (
+    ROTARY_KEYS,
     WIDTHS,
     Configuration,
     data,
@@ -232,15 +233,6 @@ def preset_configuration(name: str) -> Configuration:
 
 
 TEXT = re.compile(r"(text|llm|language|lm)(_config|_model|_cfg)?$")
-ROTARY_KEYS = (
-    "rope_theta",
-    "rope_scaling",
-    "rope_parameters",
-    "rotary_dim",
-    "rotary_pct",
-    "rotary_emb_base",
-    "rope_pct",
-)
 
 
 def choose(config: Configuration, component: str | None) -> tuple[Configuration, tuple[str, ...]]:

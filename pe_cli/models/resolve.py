@@ -15,7 +15,9 @@ from pe_cli.catalogue import load
 from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.models import layers, scalings, sizes
 from pe_cli.models.configuration import (
+    BASE_KEYS,
     CLASS_KEY,
+    ROTARY_KEYS,
     Configuration,
     data,
     has_schemes,
@@ -270,7 +272,7 @@ def _judge(ledger: KeyLedger, unread: tuple[str, ...]) -> None:
     if not ledger.known.known and _is_of_images(config):
         raise PeError(
             f"{config.file}: a model of images whose type {config.model_type!r} is not known here: its positions may have "
-            f"several axes ({', '.join(sorted(ledger.keys_read & set(sizes.THETA_KEYS[None])))}); make the table with "
+            f"several axes ({', '.join(sorted(ledger.keys_read & set(BASE_KEYS)))}); make the table with "
             "`pe gen rope --axis-style` once you know its code"
         )
     if not ledger.known.known:
@@ -356,16 +358,7 @@ def _must_rotate(ledger: KeyLedger) -> None:
     known, config = ledger.known, ledger.config
     if known.rope is not None or known.theta is not None:
         return
-    keys = (
-        *sizes.THETA_KEYS[None],
-        *sizes.PARTIAL_KEYS,
-        "rope_scaling",
-        "rope_parameters",
-        "rotary_dim",
-        "rope_ratio",
-        "qk_rope_head_dim",
-    )
-    if any(config.values.get(key) is not None for key in keys):
+    if any(config.values.get(key) is not None for key in ROTARY_KEYS):
         return
     if "hf_model_name" in config.values:
         raise PeError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.errors import PeError
-from pe_cli.models.configuration import SYNONYMS, Defaults, data
+from pe_cli.models.configuration import BASE_KEYS, PARTIAL_KEYS, SYNONYMS, Defaults, data
 from pe_cli.models.layers import Rope, first_layer
 from pe_cli.models.resolved import KeyLedger, Setting
 
@@ -14,22 +14,12 @@ FALLBACK_THETA = 10000.0
 WIDEST = 1 << 16
 # Names of the base beside the rotary parameters, by layer type; `None` is a model with one table.
 THETA_KEYS: dict[str | None, tuple[str, ...]] = {
-    None: (
-        "rope_theta",
-        "rotary_emb_base",
-        "rotary_embedding_base",
-        "rotary_base",
-        "rope_base",
-        "rope_freq_base",
-    ),
+    None: BASE_KEYS,
     "full_attention": ("global_rope_theta", "rope_theta", "rotary_emb_base"),
     "sliding_attention": ("rope_local_base_freq", "local_rope_theta", "swa_rope_theta", "sliding_rope_theta"),
     "compress": ("compress_rope_theta",),
     "main": ("rope_theta",),
 }
-PARTIAL_KEYS = (
-    "partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage", "rotary_percent", "rotary_emb_fraction",
-)  # fmt: skip
 # Keys of lengths that may, or may not, be the one that a model was trained at.
 LENGTHS = (*SYNONYMS["max_position_embeddings"], "max_seq_length", "max_trained_positions")
 
