@@ -11,6 +11,7 @@ layer_rope_theta say which layers rotate and no more;
 `refused.json` the model types whose tables do not follow from a configuration, and why;
 `spellings.json` the formats that are not config.json, one an entry:
 
+format : whose they are, for the reader
 types, has, lacks, any : which configurations are meant: their model types (of the classes in `architectures`, if the
     entry lists some), keys that must (not) be there, or one of them, which with `whatever_type` may have a model type
 model_type : what is known of the format by this name (`remote.json`), where the file has no model type; `becomes` the

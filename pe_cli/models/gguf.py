@@ -74,7 +74,10 @@ class _Reading:
 
     @property
     def kind(self) -> str | None:
-        """How llama.cpp turns the architecture: NORM, NEOX, MROPE, IMROPE or NONE; None where it is not known here."""
+        """How llama.cpp turns the architecture; None where it is not known here.
+
+        NORM turns adjacent pairs, NEOX halves, MROPE and IMROPE halves in chunked or interleaved sections, NONE nothing.
+        """
         conditional = self.known["conditional"].get(self.arch)
         if conditional is not None:
             return str(conditional["with dimension_sections" if self._sections() else "otherwise"])
