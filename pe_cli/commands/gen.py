@@ -118,9 +118,7 @@ def generate(encoding: Encoding, **values: Any) -> None:
         with _mapping(computing) as run:
             request = _made(encoding, values, filled, rows, output)
             for option, value in _asked(computing).items() if isinstance(request.table, WholeTable) else ():
-                raise PeError(
-                    f"{parameter(option)} {value}: this table has no blocks that could be shared out"
-                )
+                raise PeError(f"{parameter(option)} {value}: this table has no blocks to share out")
             request.table.run = run
             emit(request, output)
     except PeError as error:
@@ -378,7 +376,8 @@ def fill(encoding: Encoding, values: dict[str, Any]) -> Filled:
     from pe_cli.encodings.rope.scaling import scaling_options
     from pe_cli.models.resolve import preset
 
-    named = {n for n in encoding.own if _is_named(context, n)}
+    sources = {n: context.get_parameter_source(n) for n in encoding.own}
+    named = {n for n, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
     resolved = preset(name, seq_len=values["seq_len"])
     if "scaling" in named:
         # Another scaling does not take what belongs to the model's own.
@@ -386,11 +385,6 @@ def fill(encoding: Encoding, values: dict[str, Any]) -> Filled:
     kept = {n: value for n, value in resolved.parameters.items() if n not in named and n != "layout"}
     origins = {n: f"{resolved.origins[n]}, preset {name}" for n in kept if n in resolved.origins}
     return Filled(kept, origins, resolved.warnings, ((PRESET, name),))
-
-
-def _is_named(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 # Output: bytes into a file or pipe, a summary and a picture at a terminal, JSON where asked
