@@ -13,6 +13,7 @@ from pe_cli.numerics.dtypes import smallest_integer
 from pe_cli.process import require_memory
 from pe_cli.signature import Floats, encoding
 from pe_cli.structures import Forest, ForestLike, as_forest
+from pe_cli.structures.forest import steps_to_root
 from pe_cli.tensors import Tensors
 
 Scheme: TypeAlias = Literal["stack", "depth", "sibling", "ancestor", "sibling-pairs", "distance", "up-down"]
@@ -266,7 +267,7 @@ def _stack(
     model_dim: int | None,
     facts: dict[str, Any],
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
-    depths = Forest(parents, forest.starts, ranks).depths
+    depths = steps_to_root(parents)
     levels = max_depth or max(1, int(depths.max()))
     width = max_width or max(1, int(ranks.max()) + 1)
     here = np.flatnonzero(chosen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,18 +173,23 @@ class Forest:
 
     @cached_property
     def depths(self) -> NDArray[np.int64]:
-        """(n,) the number of steps from the root of each node's tree, by doubling steps."""
-        above = np.where(self.parents < 0, np.arange(self.num_nodes), self.parents)
-        depth = (self.parents >= 0).astype(np.int64)
-        while (further := depth[above]).any():
-            depth += further
-            above = above[above]
-        return depth
+        """(n,) the number of steps from the root of each node's tree."""
+        return steps_to_root(self.parents)
 
     @cached_property
     def child_counts(self) -> NDArray[np.int64]:
         """(n,) the number of children of each node."""
         return np.bincount(self.parents[self.parents >= 0], minlength=self.num_nodes)
+
+
+def steps_to_root(parents: NDArray[Any]) -> NDArray[np.int64]:
+    """(n,) the number of steps from each node to its root, whose parent is negative, by doubling steps."""
+    above = np.where(parents < 0, np.arange(len(parents)), parents)
+    depth = (parents >= 0).astype(np.int64)
+    while (further := depth[above]).any():
+        depth += further
+        above = above[above]
+    return depth
 
 
 def cyclic_nodes(parents: NDArray[np.int64]) -> NDArray[np.int64]:

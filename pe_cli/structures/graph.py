@@ -67,8 +67,14 @@ class SparseRows(NamedTuple):
         """The rows of a component's nodes; `place` (n,) is the place of each node in its component."""
         lengths = self.starts[nodes + 1] - self.starts[nodes]
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        where = np.repeat(self.starts[nodes] - starts[:-1], lengths) + np.arange(starts[-1])
+        where = spans(self.starts[nodes], lengths)
         return SparseRows(starts, place[self.columns[where]], self.values[where])
+
+
+def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers from starts[i] to starts[i] + lengths[i] - 1, of one i after the other."""
+    ends = np.cumsum(lengths)
+    return np.asarray(np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum()))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -26,7 +26,7 @@ from pe_cli.numerics.dtypes import smallest_integer
 from pe_cli.process import step
 from pe_cli.signature import encoding
 from pe_cli.structures import Graph, GraphLike, as_graph
-from pe_cli.structures.graph import SparseRows, coalesced, need_scipy
+from pe_cli.structures.graph import SparseRows, coalesced, need_scipy, spans
 from pe_cli.tensors import Tensors
 
 FOSTER = 1e-7  # how far a sum of shares, n - 1, may be off
@@ -189,12 +189,11 @@ def resistance_distance(graph: GraphLike, *, commute: bool = False) -> Tensors:
     members = Members(adjacency)
     require_pairs(graph, 40, "ask for a part of the graph")
     table = PairValues(graph, np.inf, np.float64)
-    for stack in members.stacks(int(members.sizes.max(initial=1)), "resistances"):
-        weights = members.dense(adjacency, stack.nodes)
+    for nodes, weights in members.matrices(adjacency, "resistances"):
         found = _resistances(weights)
         if commute:
             found *= weights.sum(axis=(1, 2))[:, None, None]
-        table.put(stack.nodes, stack.nodes, rounded(found))
+        table.put(nodes, nodes, rounded(found))
     warnings = graph.doubts
     if graph.directed:
         warnings += ("the graph is directed: these are the resistances of (A + A')/2",)
@@ -379,9 +378,7 @@ def _small(
     """All pairs of components of at most `words` x 64 nodes."""
     lengths = members.sizes[components]
     begin = np.cumsum(lengths) - lengths
-    nodes = members.order[
-        np.repeat(members.starts[components] - begin, lengths) + np.arange(int(lengths.sum()))
-    ]
+    nodes = members.order[spans(members.starts[components], lengths)]
     inner = links.block(nodes, members.place)
     columns = inner.columns + np.repeat(np.repeat(begin, lengths), np.diff(inner.starts))
     targets = members.place[nodes]
@@ -478,7 +475,7 @@ def _search(links: SparseRows, distance: NDArray[np.int32], first: int, limit: i
     flat[origin + node] = 0
     for level in range(1, limit + 1):
         count = degree[node]
-        edge = np.repeat(links.starts[node] - np.cumsum(count) + count, count) + np.arange(count.sum())
+        edge = spans(links.starts[node], count)
         origin, node = np.repeat(origin, count), links.columns[edge]
         place = origin + node
         new = np.flatnonzero(flat[place] < 0)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.structures.graph import Graph, SparseRows, coalesced, need_scipy
+from pe_cli.structures.graph import Graph, SparseRows, coalesced, need_scipy, spans
 
 Reals: TypeAlias = NDArray[np.float64]
 Vectors: TypeAlias = NDArray[Any]  # (n, r) float64, or complex128 for a magnetic Laplacian
@@ -81,6 +81,15 @@ def laplacians(weights: Reals) -> Reals:
     """(b, n, n) D - A of symmetric weights A (b, n, n) without loops."""
     matrices, diagonal = -weights, np.arange(weights.shape[1])
     matrices[:, diagonal, diagonal] = weights.sum(axis=2)
+    return matrices
+
+
+def normalised_laplacians(weights: Reals) -> Reals:
+    """(b, n, n) I - D^-½ A D^-½ of symmetric weights A (b, n, n) without loops; 0 for a node without edges."""
+    degree, diagonal = weights.sum(axis=2), np.arange(weights.shape[1])
+    root = np.divide(1, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
+    matrices = -weights * root[:, :, None] * root[:, None, :]
+    matrices[:, diagonal, diagonal] = degree > 0
     return matrices
 
 
@@ -211,7 +220,7 @@ def edge_sums(matrices: Vectors, member: NDArray[np.int64], rows: Vectors) -> Re
     starts = np.searchsorted(item, np.arange(len(matrices) + 1))
     counts = np.diff(starts)[member]
     which = np.repeat(np.arange(len(member)), counts)
-    edge = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts - starts[member], counts)
+    edge = spans(starts[member], counts)
     row, column, weight = row[edge], column[edge], -matrices[item, row, column][edge]
     terms = weight * (rows[which, row] - rows[which, column]) ** 2
     return np.bincount(which, weights=terms, minlength=len(member)).astype(np.float64, copy=False)

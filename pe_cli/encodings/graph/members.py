@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pe_cli.errors import PeError, parameter
 from pe_cli.process import require_memory, step
 from pe_cli.structures import Graph
-from pe_cli.structures.graph import SparseRows, components
+from pe_cli.structures.graph import SparseRows, components, spans
 from pe_cli.tensors import Tensors
 
 NUMBERS = 1 << 20  # in a stack of matrices
@@ -82,6 +82,15 @@ class Members:
         for component in np.flatnonzero(self.sizes > most).tolist():
             yield Stack(np.array([component]), self.nodes(component)[None])
 
+    def matrices(
+        self, matrix: SparseRows, what: str, least: int = 1
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+        """Nodes (b, s) of all components of at least `least` nodes, and the values (b, s, s) of `matrix` between them."""
+        largest = int(self.sizes.max(initial=0))
+        require_memory(40 * largest**2, f"a dense matrix of {largest:,} nodes", "take a part of the graph")
+        for stack in self.stacks(largest, what, least):
+            yield stack.nodes, self.dense(matrix, stack.nodes)
+
     def dense(self, matrix: SparseRows, nodes: NDArray[np.int64]) -> NDArray[Any]:
         """(b, s, s) the values of `matrix` between the nodes (b, s) of each component."""
         count, size = nodes.shape
@@ -123,7 +132,7 @@ class PairValues:
     def put_extra(self, value: Any) -> None:
         """The value between the node in front of each graph and all of its nodes, itself included."""
         first = np.repeat(self.starts[:-1], self.sides)
-        turn = np.arange(len(first)) - np.repeat(np.cumsum(self.sides) - self.sides, self.sides)
+        turn = spans(np.zeros_like(self.sides), self.sides)
         self.values[first + turn] = value
         self.values[first + turn * np.repeat(self.sides, self.sides)] = value
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pe_cli.encodings.graph.hermitian import SEPARATE, Hermitian, Reals, Vectors, part_from_null_vector
 from pe_cli.errors import PeError, parameter
 from pe_cli.process import require_memory, step
+from pe_cli.structures.forest import steps_to_root
 from pe_cli.structures.graph import SparseRows, need_scipy
 
 Apply: TypeAlias = Callable[[Vectors], Vectors]
@@ -311,18 +312,6 @@ def _width(off: SparseRows) -> int:
     far = 0
     for _ in range(2):
         order, before = breadth_first_order(matrix, far, directed=False)
-        level = _depths(before)
+        level = steps_to_root(before)
         far = int(order[-1])
     return int(np.bincount(level[order]).max())
-
-
-def _depths(before: NDArray[Any]) -> NDArray[np.int64]:
-    """The number of steps to the root for each node of a forest given by parents (negative: none)."""
-    above = np.where(before < 0, np.arange(len(before)), before).astype(np.int64)
-    depth = (before >= 0).astype(np.int64)
-    while True:
-        further = depth[above]
-        if not further.any():
-            return depth
-        depth += further
-        above = above[above]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -9,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.graph.distances import hops, pseudoinverses
-from pe_cli.encodings.graph.hermitian import SPACE_NOISE, canonical_basis, noise_limit, refined
+from pe_cli.encodings.graph.hermitian import (
+    SPACE_NOISE,
+    canonical_basis,
+    noise_limit,
+    normalised_laplacians,
+    refined,
+)
 from pe_cli.encodings.graph.members import (
     Members,
     PairValues,
@@ -22,11 +29,11 @@ from pe_cli.encodings.graph.members import (
     rounded,
 )
 from pe_cli.encodings.graph.solvers import TIE
+from pe_cli.encodings.graph.walks import transitions
 from pe_cli.errors import PeError, parameter
-from pe_cli.process import require_memory
 from pe_cli.signature import encoding
 from pe_cli.structures import Graph, GraphLike, as_graph
-from pe_cli.structures.graph import SparseRows, components
+from pe_cli.structures.graph import SparseRows, components, spans
 from pe_cli.tensors import Tensors
 
 ProjectorForm: TypeAlias = Literal["diagonal", "pairs"]
@@ -107,15 +114,8 @@ def cycles(graph: GraphLike, *, longest: int = LONGEST_CYCLE) -> Tensors:
     if not 3 <= longest <= LONGEST_CYCLE:
         raise PeError(f"{parameter('longest')} {longest}: cycles of 3 to {LONGEST_CYCLE} edges are counted")
     links = _undirected(graph)
-    members = Members(links)
-    require_memory(
-        40 * int(members.sizes.max(initial=0)) ** 2,
-        "the powers of the largest component",
-        "take a part of the graph",
-    )
     found = np.zeros((graph.num_nodes, longest - 2), dtype=np.int64)
-    for stack in members.stacks(int(members.sizes.max(initial=0)), "cycles", least=3):
-        a = members.dense(links, stack.nodes)
+    for nodes, a in Members(links).matrices(links, "cycles", least=3):
         d = a.sum(axis=2)
         square = a @ a
         third = np.einsum("bij,bij->bi", square, a)
@@ -127,7 +127,7 @@ def cycles(graph: GraphLike, *, longest: int = LONGEST_CYCLE) -> Tensors:
             fifth = np.einsum("bij,bij->bi", square @ a, square)
             beside = 2 * np.einsum("bij,bj->bi", a * square, d) + np.einsum("bij,bj->bi", a, third)
             counts.append(fifth - (2 * d - 5) * third - beside)
-        found[stack.nodes] = np.rint(np.stack(counts, axis=2) / 2).astype(np.int64)
+        found[nodes] = np.rint(np.stack(counts, axis=2) / 2).astype(np.int64)
     return of_nodes(graph, {"cycles": found}, {}, ())
 
 
@@ -169,8 +169,7 @@ def dag(graph: GraphLike, *, reachable: bool = False) -> Tensors:
         depth[ready] = level
         done += len(ready)
         counts = np.diff(links.starts)[ready]
-        edge = np.repeat(links.starts[ready] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        after, times = np.unique(links.columns[edge], return_counts=True)
+        after, times = np.unique(links.columns[spans(links.starts[ready], counts)], return_counts=True)
         waiting[after] -= times
         ready, level = after[waiting[after] == 0], level + 1
     if done < graph.num_nodes:
@@ -221,15 +220,11 @@ def electrostatic(graph: GraphLike) -> Tensors:
     adjacency = conductances(graph)
     found, labels = np.zeros((graph.num_nodes, 10)), components(adjacency)
     for nodes, weights in _whole_graphs(graph, adjacency):
-        size, degree_of = weights.shape[1], weights.sum(axis=2)
+        size = weights.shape[1]
         potential = pseudoinverses(weights, labels[nodes][:, :, None] == labels[nodes][:, None, :])
         potential -= np.diagonal(potential, axis1=1, axis2=2)[:, None, :]
-        share = (
-            weights * np.divide(1, degree_of, out=np.zeros_like(degree_of), where=degree_of > 0)[:, :, None]
-        )
-        spread = [
-            potential.std(axis=axis, ddof=1) if size > 1 else np.zeros_like(degree_of) for axis in (1, 2)
-        ]
+        share = transitions(weights, symmetric=False)
+        spread = [potential.std(axis=axis, ddof=1) if size > 1 else np.zeros(nodes.shape) for axis in (1, 2)]
         statistics = [
             potential.min(axis=1),
             potential.max(axis=1),
@@ -363,10 +358,7 @@ def eigenspaces(graph: GraphLike, k: int, *, form: ProjectorForm = "diagonal") -
     dimensions = np.zeros((graph.num_graphs, k), dtype=np.int64)
     for nodes, weights in _whole_graphs(graph, adjacency):
         size = weights.shape[1]
-        degree_of = weights.sum(axis=2)
-        root = np.divide(1, np.sqrt(degree_of), out=np.zeros_like(degree_of), where=degree_of > 0)
-        laplacian = -weights * root[:, :, None] * root[:, None, :]
-        laplacian[:, np.arange(size), np.arange(size)] = degree_of > 0
+        laplacian = normalised_laplacians(weights)
         values, vectors = np.linalg.eigh(laplacian)
         for own, matrix, item, columns in zip(nodes, laplacian, values, vectors, strict=True):
             space = np.cumsum(np.diff(item, prepend=item[0]) > 2 * TIE)
@@ -409,10 +401,6 @@ def _undirected(graph: Graph) -> SparseRows:
     return Graph(graph.num_nodes, graph.edges, ptr=graph.ptr).links().without_loops()
 
 
-def _whole_graphs(graph: Graph, matrix: SparseRows) -> Any:
-    """(nodes (b, s), matrices (b, s, s)) of the graphs of each size, connected or not."""
-    members = Members(matrix, graph.graph_of)
-    largest = int(graph.sizes.max(initial=0))
-    require_memory(40 * largest**2, f"a dense matrix of {largest:,} nodes", "take a part of the graph")
-    for stack in members.stacks(largest, "graphs"):
-        yield stack.nodes, members.dense(matrix, stack.nodes)
+def _whole_graphs(graph: Graph, matrix: SparseRows) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Nodes (b, s) of the graphs of each size, connected or not, and the matrices (b, s, s) between them."""
+    return Members(matrix, graph.graph_of).matrices(matrix, "graphs")

@@ -8,7 +8,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.graph.hermitian import Reals, by_incidence, laplacians, spread_weights
+from pe_cli.encodings.graph.hermitian import (
+    Reals,
+    by_incidence,
+    laplacians,
+    normalised_laplacians,
+    spread_weights,
+)
 from pe_cli.encodings.graph.members import (
     Members,
     PairValues,
@@ -104,7 +110,7 @@ def random_walk(
     columns = np.array(taken, dtype=np.int64) - 1
     members = Members(adjacency)
     for stack in members.stacks(DENSE, "random walk", least=1 if loops == "keep" else 2):
-        walk = _transitions(members.dense(adjacency, stack.nodes), symmetric=not graph.directed)
+        walk = transitions(members.dense(adjacency, stack.nodes), symmetric=not graph.directed)
         if last:
             found[stack.nodes, : len(taken)] = _returns(walk, last, not graph.directed)[:, :, columns]
         for place, restart in enumerate(ppr or (), len(taken)):
@@ -115,7 +121,7 @@ def random_walk(
         if last:
             found[nodes, : len(taken)] = _sparse_returns(part, last, not graph.directed)[:, columns]
         for place, restart in enumerate(ppr or (), len(taken)):
-            own = _transitions(_whole(part)[None], symmetric=False)
+            own = transitions(_whole(part)[None], symmetric=False)
             found[nodes, place] = np.diagonal(_page_rank(own, restart)[0])
     found = rounded(found)
     if space_dim:
@@ -253,21 +259,10 @@ def heat_kernel(
     factors = in_space(times, space_dim, "times")
     adjacency = conductances(graph)
     members = Members(adjacency)
-    largest = int(members.sizes.max(initial=0))
-    require_memory(
-        40 * largest * largest,
-        f"all eigenvectors of a component of {largest:,} nodes",
-        "take a part of the graph, or `random-walk`",
-    )
     table = np.zeros((graph.num_nodes, len(times)))
     skipped = int(drop == "zeros")
-    for stack in members.stacks(largest, "heat kernel", least=1 + skipped):
-        weights = members.dense(adjacency, stack.nodes)
-        matrix = laplacians(weights)
-        if norm == "sym":
-            degree = weights.sum(axis=2)
-            scale = np.sqrt(np.where(degree > 0, degree, 1))
-            matrix = matrix / scale[:, None, :] / scale[:, :, None]
+    for nodes, weights in members.matrices(adjacency, "heat kernel", least=1 + skipped):
+        matrix = normalised_laplacians(weights) if norm == "sym" else laplacians(weights)
         values, vectors = np.linalg.eigh(matrix)
         values[:, 0] = 0
         if norm == "none":
@@ -278,7 +273,7 @@ def heat_kernel(
         squares = vectors[:, :, skipped:] ** 2
         for place, time in enumerate(times):
             left = np.exp(-time * values[:, skipped:])
-            table[stack.nodes, place] = np.einsum("bij,bj->bi", squares, left)
+            table[nodes, place] = np.einsum("bij,bj->bi", squares, left)
     warnings = graph.doubts
     if graph.directed:
         warnings += ("the graph is directed: this is the diffusion of (A + A')/2",)
@@ -323,7 +318,7 @@ def _inverse_degrees(degree: Reals) -> Reals:
     return np.divide(1, degree, out=np.zeros_like(degree), where=degree > 0)
 
 
-def _transitions(weights: Reals, symmetric: bool) -> Reals:
+def transitions(weights: Reals, symmetric: bool) -> Reals:
     """(b, s, s) P = D^-1 A, or what is similar to it, D^-½ A D^-½; rows of nodes without an edge onwards are 0."""
     inverse = _inverse_degrees(weights.sum(axis=2))
     if symmetric:
@@ -377,7 +372,7 @@ Walks: TypeAlias = Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Reals]]
 def _pairs_of_walks(members: Members, adjacency: SparseRows, steps: int, ppr: Floats) -> Walks:
     """Blocks (b, r, c, steps + restarts) of P^0, P^1, … between nodes (b, r) and (b, c) of components."""
     for stack in members.stacks(DENSE, "random walk"):
-        walk = _transitions(members.dense(adjacency, stack.nodes), symmetric=False)
+        walk = transitions(members.dense(adjacency, stack.nodes), symmetric=False)
         block = np.zeros((*walk.shape, steps + len(ppr)))
         power = np.broadcast_to(np.eye(stack.size), walk.shape)
         for taken in range(steps):
@@ -390,7 +385,7 @@ def _pairs_of_walks(members: Members, adjacency: SparseRows, steps: int, ppr: Fl
     for stack in members.larger(DENSE):
         nodes = stack.nodes[0]
         part = members.block(adjacency, nodes)
-        ranks = [_page_rank(_transitions(_whole(part)[None], symmetric=False), a)[0] for a in ppr]
+        ranks = [_page_rank(transitions(_whole(part)[None], symmetric=False), a)[0] for a in ppr]
         for start, block in _from_each_node(part, steps, len(ppr)):
             for place, rank in enumerate(ranks, steps):
                 block[:, :, place] = rank[start : start + len(block)]
