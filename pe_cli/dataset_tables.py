@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, option_name, parameter, spelled
+from pe_cli.errors import PeError, option_name, parameter
 from pe_cli.files import TensorSpec
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.parallel import Run
@@ -97,7 +97,7 @@ class DatasetTable(Table):
             "edges": int(dataset.edge_starts[self._last] - dataset.edge_starts[self.first]),
             "largest_graph": dataset.largest,
         }
-        self.warnings = tuple(spelled(note, option_name) for note in dataset.notes)
+        self.warnings = dataset.notes
         self._not_finite = Counter()
         self._held: dict[str, list[NDArray[Any]]] = {}
         self._told = False

@@ -161,7 +161,7 @@ class GraphDataset:
             weights,
             self.directed,
             self._parallel,
-            notes=self.notes,
+            remarks=self.notes,
             mirrored=self.mirrored,
             ptr=ptr,
             first=first,

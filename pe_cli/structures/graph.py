@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, needs, parameter
+from pe_cli.errors import PeError, in_python, needs, parameter, spelled
 
 Parallel: TypeAlias = Literal["sum", "first"]
 
@@ -87,8 +87,9 @@ class Graph:
     `directed` says whether the direction counts, `parallel` what several edges between two nodes come to, and
     `mirrored` that each edge goes both ways, also for what looks at directions.
     `node_ids` are the names of the nodes in the file, where they are not 0..num_nodes-1: integers or text.
-    `notes` are sentences about how the file was understood, and `weighted_by` is the column or attribute of the file that
-    the weights were taken from.
+    `remarks` are sentences about how the file was understood, in which parameters are marked as in those of a `PeError`;
+    `notes` are the same as Python spells them. `weighted_by` is the column or attribute of the file that the weights were
+    taken from.
 
     `ptr` (graphs + 1,) says where each of several graphs begins, as in a batch of PyTorch Geometric: every encoding
     encodes each by itself. `first` is the number of the first of them in the dataset that they come from, and `largest`
@@ -101,7 +102,7 @@ class Graph:
     directed: bool = False
     parallel: Parallel = "sum"
     node_ids: NDArray[np.int64] | tuple[str, ...] | None = None
-    notes: tuple[str, ...] = field(default=())
+    remarks: tuple[str, ...] = ()
     mirrored: bool = False
     ptr: NDArray[np.int64] | None = None
     first: int = 0
@@ -241,9 +242,14 @@ class Graph:
             np.concatenate([values, values[other]]),
         )
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say about how the file was understood."""
+        return tuple(spelled(remark, in_python) for remark in self.remarks)
+
     @cached_property
     def doubts(self) -> tuple[str, ...]:
-        """What to say where the two directions of an undirected graph leave its weights in doubt."""
+        """What to say where the two directions of an undirected graph leave its weights in doubt; marked as `remarks`."""
         if self.directed or self.parallel != "sum":
             return ()
         said: tuple[str, ...] = ()

@@ -557,5 +557,6 @@ def test_a_matrix_of_one_way_edges_is_read_as_undirected_and_said(tmp_path):
         scipy.sparse.save_npz(tmp_path / "m.npz", scipy.sparse.csr_array(matrix))
         for name in ("m.npy", "m.npz"):
             notes = read_graph(str(tmp_path / name)).notes
+            assert any("A + A'; directed keeps its directions" in note for note in notes) == said
             assert any("not symmetric" in note for note in notes) == said
             assert not read_graph(str(tmp_path / name), directed=True).notes

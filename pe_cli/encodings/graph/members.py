@@ -238,7 +238,7 @@ def of_nodes(
     if graph.several:
         tensors["ptr"] = graph.starts
         facts = {"graphs": graph.num_graphs, "nodes": graph.num_nodes, "edges": graph.num_edges, **facts}
-        return Tensors(tensors, facts, tuple(dict.fromkeys((*graph.notes, *warnings))))
+        return Tensors(tensors, facts, tuple(dict.fromkeys((*graph.remarks, *warnings))))
     facts = {"nodes": graph.num_nodes, "edges": graph.num_edges, **facts}
     if graph.weighted_by is not None:
         facts["weight_column"] = graph.weighted_by
@@ -252,7 +252,7 @@ def of_nodes(
         facts["node_ids"] = list(graph.node_ids)
     elif graph.node_ids is not None:
         tensors["node_ids"] = graph.node_ids
-    return Tensors(tensors, facts, (*graph.notes, *warnings))
+    return Tensors(tensors, facts, (*graph.remarks, *warnings))
 
 
 def of_pairs(
