@@ -88,7 +88,7 @@ def normalised_laplacians(weights: Reals) -> Reals:
     """(b, n, n) I - D^-½ A D^-½ of symmetric weights A (b, n, n) without loops; 0 for a node without edges."""
     degree, diagonal = weights.sum(axis=2), np.arange(weights.shape[1])
     root = np.divide(1, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
-    matrices = -weights * root[:, :, None] * root[:, None, :]
+    matrices: Reals = -weights * root[:, :, None] * root[:, None, :]
     matrices[:, diagonal, diagonal] = degree > 0
     return matrices
 
