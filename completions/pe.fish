@@ -966,7 +966,7 @@ complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = g
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = axial' -l shape -x -d 'length of each axis, for example 64,64'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = axial' -l dims -x -d 'width of each axis’s table, for example 64,192; all the same where they are summed'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = axial' -l combine -x -a 'concat sum'
-complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = axial' -l combine -x -d 'put the rows side by side, or add them'
+complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = axial' -l combine -x -d 'put the rows side by side, or add them; without expand it says only which dims fit'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = axial' -l init -x -a 'normal sinusoidal'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = axial' -l init -x -d 'initial values: normal (learned later), or the sinusoidal code of each index'
 complete -c pe -n 'test (count (__pe_words)) -ge 3; and test (__pe_words)[2] = gen; and test (__pe_words)[3] = axial' -l std -x -d 'standard deviation of the normal initial values (1; axial_norm_std of Reformer)'

@@ -60,7 +60,7 @@ def axial(
     positions : positions (n,), below prod(shape); with --expand all of them where none are given
     shape : length of each axis, for example 64,64
     dims : width of each axis's table, for example 64,192; all the same where they are summed
-    combine : put the rows side by side, or add them
+    combine : put the rows side by side, or add them; without expand it says only which dims fit
     init : initial values: normal (learned later), or the sinusoidal code of each index
     std : standard deviation of the normal initial values (1; axial_norm_std of Reformer)
     seed : of the normal initial values (0)
