@@ -18,12 +18,13 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 
 # What comes while `first` is found and read waits until it has decided what a signal does.
-_held = _signal.pthread_sigmask(_signal.SIG_BLOCK, (1, 2, 3, 15))
+_ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)
+_held = _signal.pthread_sigmask(_signal.SIG_BLOCK, _ENDING)
 # isort: split
 from pe_cli import first as first
 
 _signal.pthread_sigmask(_signal.SIG_SETMASK, _held)
-del _signal, _held
+del _signal, _held, _ENDING
 # isort: split
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from pe_cli import process
 from pe_cli.catalogue import CATALOGUE, FAMILIES
-from pe_cli.errors import PeError, one_line, option_name
+from pe_cli.errors import PeError, folded, one_line, option_name
 from pe_cli.first import __version__
 from pe_cli.process import DONE, INTERRUPTED, TROUBLE
 
@@ -55,13 +55,13 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and not args[0].startswith("-"):
-            folded = args[0].lower().replace("_", "-")
-            if folded not in self.lazy:
+            name = folded(args[0])
+            if name not in self.lazy:
                 from pe_cli.commands import habits
 
                 say = habits.no_such_encoding if ctx.info_name == "gen" else habits.no_such_command
                 raise say(args[0], args[1:])
-            args = [folded, *args[1:]]
+            args = [name, *args[1:]]
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -258,9 +258,10 @@ def run(argv: list[str]) -> int:
     """Run one command line and return its exit code."""
     try:
         with process.one_command():
-            code = _listed(argv) or typer.main.get_command(app)(
-                args=_help_of(argv), prog_name="pe", standalone_mode=False
-            )
+            if argv[:1] == ["gen"] and "--list" in argv:
+                code = _list(argv)
+            else:
+                code = typer.main.get_command(app)(args=_help_of(argv), prog_name="pe", standalone_mode=False)
         sys.stdout.flush()
         return _interrupted() if code == INTERRUPTED else int(code or DONE)
     except BrokenPipeError:
@@ -299,10 +300,8 @@ def _help_of(argv: list[str]) -> list[str]:
     return [*(["gen"] if words[:1] and words[0].lower() in CATALOGUE else []), *words, "--help"]
 
 
-def _listed(argv: list[str]) -> int | None:
-    """`pe gen --list` and `pe gen model --list`, also as JSON; None for any other line."""
-    if argv[:1] != ["gen"] or "--list" not in argv:
-        return None
+def _list(argv: list[str]) -> int:
+    """`pe gen --list` and `pe gen model --list`, also as JSON."""
     if [word for word in argv[1:] if not word.startswith("-")] == ["model"]:
         from pe_cli.models.read import preset_values
 
@@ -323,8 +322,7 @@ def _listed(argv: list[str]) -> int | None:
         width = max(len(row["name"]) for row in rows)
         for row in rows:
             print(f"{row['name']:{width}}  {row['summary']}")
-    sys.stdout.flush()
-    raise SystemExit(DONE)
+    return DONE
 
 
 def _told(values: Mapping[str, Any]) -> str:

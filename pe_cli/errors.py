@@ -51,27 +51,30 @@ def no_such(kind: str, given: str, known: Iterable[str], aliases: Iterable[str] 
     return PeError(f"no {kind} {given!r}; {remedy}")
 
 
+def folded(name: str) -> str:
+    """A name as it is compared: in small letters, with hyphens."""
+    return name.lower().replace("_", "-")
+
+
 def nearest(given: str, known: Iterable[str]) -> str | None:
     """The one of `known` that a slip of the fingers, another case or a cut-off end makes into `given`; or None.
 
     A wrong guess is worse than none: a short word may differ by one letter or two exchanged ones, a longer one by a
     quarter of its letters.
     """
-    word = given.lower().replace("_", "-")
-    names = {name.lower().replace("_", "-"): name for name in known}
+    word = folded(given)
+    names = {folded(name): name for name in known}
     if word in names:
         return names[word]
-    longer = [name for folded, name in names.items() if len(word) >= 3 and folded.startswith(word)]
+    longer = [name for other, name in names.items() if len(word) >= 3 and other.startswith(word)]
     if longer:
         return longer[0] if len(longer) == 1 else None
-    near = [
-        folded for folded in names if abs(len(folded) - len(word)) <= 3 and min(len(folded), len(word)) > 1
-    ]
-    wrong = {folded: slips(word, folded) for folded in near}
-    best = min(wrong, key=lambda folded: wrong[folded], default=None)
+    near = [other for other in names if abs(len(other) - len(word)) <= 3 and min(len(other), len(word)) > 1]
+    wrong = {other: slips(word, other) for other in near}
+    best = min(wrong, key=lambda other: wrong[other], default=None)
     if best is not None and wrong[best] <= max(1, min(len(word), len(best)) // 4):
         return names[best]
-    begun = [name for folded, name in names.items() if len(word) >= 6 and folded[:6] == word[:6]]
+    begun = [name for other, name in names.items() if len(word) >= 6 and other[:6] == word[:6]]
     return begun[0] if len(begun) == 1 else None
 
 

@@ -47,7 +47,7 @@ from typing import (
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, no_such, parameter
+from pe_cli.errors import PeError, folded, no_such, parameter
 from pe_cli.numerics.dtypes import FLOATS, ElementType, dtype_name
 from pe_cli.process import require_memory
 from pe_cli.tensors import Tensors
@@ -111,17 +111,13 @@ class Choice:
     def canonical(self, kind: str, given: Any) -> str:
         """The name that `given` is, in any case of letters, or is an alias of. Raises PeError for any other."""
         known = {name: name for name in self.names} | dict(self.aliases or {})
-        folded = {_folded(name): canonical for name, canonical in known.items()}
-        found = folded.get(_folded(given)) if isinstance(given, str) else None
-        if found is None and isinstance(given, str) and _folded(given) in (self.elsewhere or {}):
-            raise PeError(f"{kind} {given!r}: {(self.elsewhere or {})[_folded(given)]}")
-        if found is None:
-            raise no_such(kind, str(given), self.names, known)
-        return found
-
-
-def _folded(name: str) -> str:
-    return name.lower().replace("_", "-")
+        word = folded(given) if isinstance(given, str) else ""
+        found = {folded(name): canonical for name, canonical in known.items()}.get(word)
+        if found is not None:
+            return found
+        if self.elsewhere and word in self.elsewhere:
+            raise PeError(f"{kind} {given!r}: {self.elsewhere[word]}")
+        raise no_such(kind, str(given), self.names, known)
 
 
 @dataclass(frozen=True)

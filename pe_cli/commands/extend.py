@@ -150,12 +150,7 @@ def extend(
 
     asked = {**vars(size), **vars(resampling), **vars(special), **vars(rotary), "link": folders.link}
     source, output, plot, json = size.source, target.output, target.plot, target.json
-    if output == "-" and (json or sys.stdout.isatty()):
-        raise PeError("-o - writes bytes: send stdout into a pipe or file, without --json")
-    if plot:
-        from pe_cli.render.plots.drawing import require_picture
-
-        require_picture(plot, force=target.force, beside=output)
+    target.require_targets()
     quietly = json or sys.stdout.isatty()
     if folders.dry_run:
         output = None

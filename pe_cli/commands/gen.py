@@ -298,8 +298,10 @@ def speller(encoding: Encoding, given: Mapping[str, Any]) -> Callable[[str], str
         typed = given.get(name)
         if own.meaning in READ_FROM_FILE:
             return str(typed)
-        flag = own.flag.partition("/")[0]
-        return f"{flag} {typed}" if own.meaning is Meaning.ARRAY and typed else flag
+        on, _, off = own.flag.partition("/")
+        if off and typed is False and own.default is not False:
+            return off
+        return f"{on} {typed}" if own.meaning is Meaning.ARRAY and typed else on
 
     return spell
 
@@ -394,14 +396,9 @@ def emit(request: Request, output: options.Output) -> None:
     """Write, show and report as the output options say."""
     table = request.table
     writes = output.output is not None or not (output.json or sys.stdout.isatty())
-    if output.output == "-" and (sys.stdout.isatty() or output.json):
-        raise PeError("-o - writes bytes: send stdout into a pipe or file, without --json")
     if not writes and output.format:
         raise PeError(f"--format {output.format}: nothing is written to a terminal; give -o FILE or a pipe")
-    if output.plot:
-        from pe_cli.render.plots.drawing import require_picture
-
-        require_picture(output.plot, force=output.force, beside=output.output)
+    output.require_targets()
     if writes:
         with shown(quiet=output.quiet):
             write(request, output)

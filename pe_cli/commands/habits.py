@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 
 from pe_cli.catalogue import CATALOGUE
-from pe_cli.errors import PeError, nearest, no_such, option_name
+from pe_cli.errors import PeError, folded, nearest, no_such, option_name
 
 # from our option to what it is called elsewhere; a command shows the first of ours that it has
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -147,13 +147,8 @@ ENCODINGS = {
     "effective-resistance": "resistance-distance",
     "commute-time": "resistance-distance",
 }
-PARAMETERS = (
-    "scaling",
-    "style",
-    "scheme",
-    "axis_style",
-    "layout",
-)  # where a name given as an encoding is looked for
+# where a name given as an encoding is looked for
+PARAMETERS = ("scaling", "style", "scheme", "axis_style", "layout")
 # options that an encoding does not have, since they follow from something else
 ABSENT = {
     ("t5", "heads"): "the bias is learned: --table gives it, with its heads; without it these are buckets",
@@ -165,8 +160,6 @@ ABSENT = {
     ("sinusoidal", "heads"): "the table is added before heads are split; --dim is the width of the model",
     ("alibi", "dim"): "the bias has no width; --heads says how many slopes",
 }
-
-
 # options of other tools that no command of ours has, and why
 EVERYWHERE = {
     **dict.fromkeys(("device", "cuda", "gpu", "cpu"), "tables are computed on the CPU, the same bits everywhere"),
@@ -193,7 +186,7 @@ IS_THE_ARGUMENT = frozenset(
 
 def meant(typed: str, known: Collection[str]) -> str | None:
     """The option among `known` that who typed this is likely to want: a synonym, else one spelled nearly like it."""
-    word = typed.lstrip("-").replace("_", "-").lower()
+    word = folded(typed.lstrip("-"))
     if f"--{word}" in known:
         return f"--{word}"
     for option, words in SYNONYMS.items():
@@ -215,7 +208,7 @@ def no_such_option(
 
     `choices` are the values that options take by name, for `--bf16` and `--yarn`.
     """
-    word = typed.lstrip("-").replace("_", "-").lower()
+    word = folded(typed.lstrip("-"))
     settings = _settings(word, known, choices)
     why = ABSENT.get((encoding or "", SAME_AS_HEADS.get(word, word)))
     if why is None and not settings and not any(word in SYNONYMS.get(option, ()) for option in known):
@@ -240,12 +233,11 @@ def _settings(
     word: str, known: Collection[str], choices: Mapping[str, Sequence[str]]
 ) -> list[tuple[str, str]]:
     """The options with their values that a bare `--word` can stand for."""
-    found = [
-        (option, value) for option, values in choices.items() for value in values if _folded(value) == word
-    ]
     if word in SETTINGS and SETTINGS[word][0] in known:
         return [SETTINGS[word]]
-    return found
+    return [
+        (option, value) for option, values in choices.items() for value in values if folded(value) == word
+    ]
 
 
 def _mended(word: str, known: Collection[str], choices: Mapping[str, Sequence[str]]) -> list[str]:
@@ -253,7 +245,7 @@ def _mended(word: str, known: Collection[str], choices: Mapping[str, Sequence[st
     option, equals, value = word.partition("=")
     if not re.match(r"--?[A-Za-z]", option) or option in known:
         return [word]
-    settings = _settings(_folded(option.lstrip("-")), known, choices)
+    settings = _settings(folded(option.lstrip("-")), known, choices)
     if len(settings) == 1 and not equals:
         return list(settings[0])
     return [(meant(option, known) or option) + equals + value]
@@ -264,16 +256,16 @@ SAME_AS_HEADS = dict.fromkeys(SYNONYMS["--heads"], "heads")
 
 def no_such_command(word: str, rest: Sequence[str]) -> PeError:
     """The error for a first word that is no command of `pe`."""
-    folded = _folded(word)
-    if folded in CATALOGUE or folded == "model":
-        return PeError(f"{word} is made by gen: {_line_of_gen(folded, rest)}")
-    if folded in COMMANDS:
-        return PeError(f"no command {word!r}: {line_of([COMMANDS[folded], *rest])}")
-    if folded in ("list", "ls", "encodings"):
+    said = folded(word)
+    if said in CATALOGUE or said == "model":
+        return PeError(f"{word} is made by gen: {_line_of_gen(said, rest)}")
+    if said in COMMANDS:
+        return PeError(f"no command {word!r}: {line_of([COMMANDS[said], *rest])}")
+    if said in ("list", "ls", "encodings"):
         return PeError(f"no command {word!r}: {line_of(['gen', '--list'])}")
-    if folded in ("plot", "draw", "visualize", "visualise"):
+    if said in ("plot", "draw", "visualize", "visualise"):
         return PeError(f"no command {word!r}: {line_of(['inspect', *rest, '--plot', 'table.png'])}")
-    if folded == "version":
+    if said == "version":
         return PeError(f"no command {word!r}: {line_of(['--version'])}")
     near = nearest(word, ("gen", "inspect", "extend", "diff"))
     if near is not None:
@@ -285,12 +277,12 @@ def no_such_command(word: str, rest: Sequence[str]) -> PeError:
 
 def no_such_encoding(word: str, rest: Sequence[str]) -> PeError:
     """The error for a word behind `gen` that is no encoding."""
-    folded = _folded(word)
-    if folded in ("list", "ls", "all", "encodings"):
+    said = folded(word)
+    if said in ("list", "ls", "all", "encodings"):
         return PeError(f"no encoding {word!r}: {line_of(['gen', '--list'])}")
-    if folded == "help":
+    if said == "help":
         return PeError(f"no encoding 'help': {line_of(['help', 'gen', *rest])}")
-    near = None if folded in ENCODINGS else nearest(word, [*CATALOGUE, "model"])
+    near = None if said in ENCODINGS else nearest(word, [*CATALOGUE, "model"])
     line = None if near else _elsewhere(word, rest)
     if line:
         return PeError(line)
@@ -316,24 +308,24 @@ def _line_of_gen(encoding: str, rest: Sequence[str]) -> str:
 
 def _elsewhere(word: str, rest: Sequence[str]) -> str | None:
     """What to type for a word that is a model, a value of some encoding's option, or another name of an encoding."""
-    folded = _folded(word)
-    if folded in ENCODINGS:
-        encoding, *more = ENCODINGS[folded].split()
+    said = folded(word)
+    if said in ENCODINGS:
+        encoding, *more = ENCODINGS[said].split()
         return f"no encoding {word!r}: {_line_of_gen(encoding, [*more, *rest])}"
     from pe_cli.models.read import presets_like
 
     names = presets_like(word)
     if len(names) == 1:
         return f"{word} is a model: {line_of(['gen', 'model', names[0], *rest])}"
-    value = next(_value(folded, word, rest), None)
-    if names and (value is None or folded in ("llama",)):
+    value = next(_value(said, word, rest), None)
+    if names and (value is None or said == "llama"):
         shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
         usual = "llama-3.1" if "llama-3.1" in names else names[0]
         return f"{word} is a family of models ({shown}): {line_of(['gen', 'model', usual, *rest])}"
     return value
 
 
-def _value(folded: str, word: str, rest: Sequence[str]) -> Iterator[str]:
+def _value(said: str, word: str, rest: Sequence[str]) -> Iterator[str]:
     from pe_cli.signature import parameters
 
     for option in PARAMETERS:
@@ -343,9 +335,9 @@ def _value(folded: str, word: str, rest: Sequence[str]) -> Iterator[str]:
             choice = known[option].choice if option in known else None
             if choice is None:
                 continue
-            values = {_folded(value): value for value in (*choice.names, *(choice.aliases or ()))}
-            if folded in values:
-                line = _line_of_gen(name, [option_name(option), values[folded], *rest])
+            values = {folded(value): value for value in (*choice.names, *(choice.aliases or ()))}
+            if said in values:
+                line = _line_of_gen(name, [option_name(option), values[said], *rest])
                 kind = option.replace("_", " ")
                 yield f"{word} is {'an' if kind[0] in 'aeiou' else 'a'} {kind} of {name}: {line}"
 
@@ -413,7 +405,3 @@ def number(option: str, text: str, *, whole: bool) -> str:
 def line_of(words: Sequence[str]) -> str:
     """The command line of these words."""
     return shlex.join(["pe", *words])
-
-
-def _folded(word: str) -> str:
-    return word.lower().replace("_", "-")

@@ -11,6 +11,7 @@ import inspect
 import os
 import re
 import shlex
+import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 OPPOSITES = {"bidirectional": "causal"}
 LONG_ONLY = frozenset("oq")  # -o and -q are shared options
-RENAMED = {"length": "len"}
 # Under which heading of the help a parameter of an encoding stands, where it is not that of all others.
 PURPOSES = {
     "Context extension": frozenset(
@@ -298,7 +298,7 @@ def _of_parameter(own: Parameter, text: str) -> Option:
         return Option(
             own.name, required=True, metavar=named, help=text, heading="Source", is_file=True, parameter=own
         )
-    long = option_name(RENAMED.get(own.name, own.name))
+    long = option_name(own.name)
     flags: tuple[str, ...] = (long,)
     if own.type is bool:
         flags = (f"{long}/--{OPPOSITES.get(own.name, 'no-' + own.name.replace('_', '-'))}",)
@@ -414,6 +414,15 @@ class Written:
 @dataclass(frozen=True)
 class Output(Told, Written):
     """Where tensors go and what is said about them."""
+
+    def require_targets(self) -> None:
+        """Refuse bytes for a terminal, and a picture that cannot be written, before there is either."""
+        if self.output == "-" and (self.json or sys.stdout.isatty()):
+            raise PeError("-o - writes bytes: send stdout into a pipe or file, without --json")
+        if self.plot:
+            from pe_cli.render.plots.drawing import require_picture
+
+            require_picture(self.plot, force=self.force, beside=self.output)
 
 
 @dataclass(frozen=True)
