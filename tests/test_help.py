@@ -130,6 +130,12 @@ def test_the_lines_of_the_readme_run(folder: Path) -> None:
         assert shell(line, folder) == differs, line
 
 
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_readme_names_every_encoding(name: str) -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    assert f"`{name}`" in readme
+
+
 def test_the_python_of_the_readme_runs() -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)

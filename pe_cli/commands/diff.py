@@ -62,6 +62,7 @@ def diff(tables: Tables, same: Same, output: options.Told) -> None:
       pe diff mine.npy theirs.safetensors:cos --rtol 1e-6
     """
     a, b = tables.a, tables.b
+    output.require_use()
     if a == "-" and b == "-":
         raise PeError("both sides are '-': stdin can be read once; save one of them to a file")
     for flag, value in (("--atol", same.atol), ("--rtol", same.rtol)):

@@ -59,6 +59,7 @@ def inspect(what: What, model: OfModel, output: options.Shown) -> None:
       pe gen rope --len 4096 --dim 128 | pe inspect -
     """
     source = what.source
+    output.require_use()
     if _is_configuration(source):
         if what.tensor or what.values:
             raise PeError(f"{source} is a configuration: --tensor and --values are for files of tensors")

@@ -390,6 +390,11 @@ class Shown:
     plot: str | None = option("FILE", "Draw it: .png, .svg or .pdf.", common=True)
     force: bool = option(None, "Replace an existing file.", default=False)
 
+    def require_use(self) -> None:
+        """Refuse to replace a file where none is written."""
+        if self.force and not self.plot:
+            raise PeError("--force is for --plot FILE: nothing else is written here")
+
 
 @dataclass(frozen=True)
 class Told(Shown):

@@ -228,6 +228,7 @@ ENCODINGS: Cases = [
     ("gen position-ids --len 8 --scheme sinks --group 3", "--scheme sinks"),
 ]
 GRAPHS: Cases = [
+    ("gen rope --len 4 --dim 8 --interleave-sections", "pe: --interleave-sections needs --sections"),
     ("gen laplacian", "GRAPH is missing"),
     ("gen laplacian graph.tsv", "-k is missing"),
     ("gen laplacian graph.tsv -k 0", "-k 0"),
@@ -336,6 +337,8 @@ TREES: Cases = [
 ]
 FILES: Cases = [
     ("inspect", "SOURCE is missing"),
+    ("inspect table.npy --force", "--force is for --plot FILE"),
+    ("diff table.npy table.npy --force", "--force is for --plot FILE"),
     ("inspect missing.npy", "missing.npy"),
     ("inspect words", "words"),
     ("inspect empty", "empty", "is empty"),
