@@ -16,7 +16,7 @@ from pe_cli.diff.metrics import Tolerance
 from pe_cli.errors import PeError
 from pe_cli.files.sources import Source, open_source, split_spec
 from pe_cli.files.text import canonical, jsonable
-from pe_cli.process import refuse_input, step
+from pe_cli.process import step
 from pe_cli.render.console import shown, tell
 
 DRAWN_ROWS = 512
@@ -79,7 +79,9 @@ def diff(tables: Tables, same: Same, output: options.Told) -> None:
         shown(quiet=output.quiet),
     ):
         if output.plot:
-            refuse_input(output.plot, output.plot)
+            from pe_cli.render.plots.drawing import require_picture
+
+            require_picture(output.plot, force=output.force)
         report = compare_sources(
             left, right, named, tolerance, explained=same.explain, progress=_progress(left, right)
         )

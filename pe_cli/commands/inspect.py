@@ -75,6 +75,7 @@ def inspect(what: What, model: OfModel, output: options.Shown) -> None:
         )
     with open_source(source, tensor=what.tensor) as opened:
         named = what.tensor is not None or split_spec(source)[1] is not None
+        _require_picture(output)
         report = look_at(opened, named, values=what.values)
     if output.plot:
         _plot(report, output.plot, output.force)
@@ -122,6 +123,7 @@ def _inspect_model(source: str, asked: OfModel, output: options.Shown) -> list[d
     from pe_cli.extend.findings import findings
     from pe_cli.models.describe import inspect_config, unresolved
 
+    _require_picture(output)
     found = [finding.to_dict() for finding in findings(source)]
     tensors = _position_tensors(Path(source)) if Path(source).is_dir() else []
     try:
@@ -165,6 +167,13 @@ def _position_tensors(folder: Path) -> list[dict[str, Any]]:
                 }
                 found.append({**role.to_dict(), **header})
     return found
+
+
+def _require_picture(output: options.Shown) -> None:
+    if output.plot:
+        from pe_cli.render.plots.drawing import require_picture
+
+        require_picture(output.plot, force=output.force)
 
 
 def _plot(report: FileReport, path: str, force: bool) -> None:

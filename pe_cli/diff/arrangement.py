@@ -15,6 +15,7 @@ from pe_cli.diff.operands import Array, Operand, Rearranged, Rows, Selected, Vie
 from pe_cli.diff.readings import once, pairings
 from pe_cli.diff.turning import in_type
 from pe_cli.diff.verify import LISTED, Pair, Reason, Step
+from pe_cli.inspect.regenerate import ROUNDED
 
 LOOKED_AT = 1 << 20  # numbers in which rows are looked for
 NEIGHBOURS = 3
@@ -22,7 +23,6 @@ MATCHED = 3 / 4  # of the rows, that an order must find
 SHARED = 1 / 4  # of the rows of the shorter table, that an offset must leave
 WIDEST = 1024  # columns that are compared each with each
 COLUMN_ROWS = 256
-RULES = ("bfloat16", "float16", "int8", "int16")
 SOLVER = 1e-4  # of the largest entry: what two solvers of an eigenproblem may differ by
 
 
@@ -200,7 +200,7 @@ def _as_rule(found: Rows, broken: str) -> Step | None:
 
 def named_rule(positions: Array, counted: Array) -> tuple[str | None, int | None, tuple[int, ...]]:
     """The rule that makes these positions of those that count up: rounded, wrapped, clamped, or begun again."""
-    for rule in RULES:
+    for rule in ROUNDED:
         if np.array_equal(in_type(counted, rule), positions) and not np.array_equal(positions, counted):
             return rule, None, ()
     step = np.diff(positions)
@@ -323,7 +323,7 @@ def _named_columns(x: Array, y: Array, index: Rows, sign: Array, unit: float) ->
             }
             steps.append(_columns_step("permutation", {}, {}, facts, index))
         if (sign < 0).any():
-            steps.append(_sign_step(x, y, sign))
+            steps.append(_sign_step(y, sign))
         return steps
     (name_a, *slots_a), (name_b, *slots_b) = in_a, in_b
     at_a = {int(c): (i, k) for k in (0, 1) for i, c in enumerate(slots_a[k])}
@@ -338,7 +338,7 @@ def _named_columns(x: Array, y: Array, index: Rows, sign: Array, unit: float) ->
             facts = {"of": "columns", "order": index[:LISTED].tolist()}
             return [
                 _columns_step("permutation", {}, {}, facts, index),
-                *([_sign_step(x, y, sign)] if (sign < 0).any() else []),
+                *([_sign_step(y, sign)] if (sign < 0).any() else []),
             ]
     current = np.arange(width)  # which column of a stands in each column now
 
@@ -381,7 +381,7 @@ def _named_columns(x: Array, y: Array, index: Rows, sign: Array, unit: float) ->
         facts = {} if flipped.all() else {"pairs": np.flatnonzero(flipped)[:LISTED].tolist()}
         move("swap-sin-cos", {}, {}, facts, columns(pair_of, flipped))
     if (sign < 0).any():
-        steps.append(_sign_step(x, y, sign))
+        steps.append(_sign_step(y, sign))
     return steps
 
 
@@ -398,7 +398,7 @@ def _columns_step(
     return Step(Reason(cause, a, b, facts), lambda p, q: (Rearranged(p, index), q))
 
 
-def _sign_step(x: Array, y: Array, sign: Array) -> Step:
+def _sign_step(y: Array, sign: Array) -> Step:
     flipped = np.flatnonzero(sign < 0)
     index = np.arange(len(sign))
     if len(flipped) == len(sign):

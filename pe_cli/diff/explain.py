@@ -159,10 +159,10 @@ class Search:
         rows_split = a.columns == b.columns and a.shape[1:] != b.shape[1:]
         if a.complex != b.complex and a.size == b.size:
             names = [{"layout": "complex" if one.complex else "interleaved"} for one in (a, b)]
-            yield [Step(Reason("layout", names[0], names[1]), _reshape(a, b), exception=True)]
+            yield [Step(Reason("layout", names[0], names[1]), _reshape, exception=True)]
         elif a.shape != b.shape and (a.size == b.size or rows_split):
             sides = [{"shape": list(one.shape)} for one in (a, b)]
-            yield [Step(Reason("shape", sides[0], sides[1]), _reshape(a, b), exception=True)]
+            yield [Step(Reason("shape", sides[0], sides[1]), _reshape, exception=True)]
         exchanged = a.rows == b.columns and a.columns == b.rows and not same_axes(a, b)
         if exchanged:
             yield from self.transposed()
@@ -306,7 +306,7 @@ class Search:
         if not same_axes(x, y):
             return
         extra = extra_room(steps)
-        left = remainder(x, y, extra, _square(a, b, steps))
+        left = remainder(x, y, extra, _square(a, b))
         if left.outside:
             if steps and left.largest <= NOISE * max(x.precision.unit, y.precision.unit) * _size(y):
                 return  # what is left is how the candidate computes, and no entry that is wrong
@@ -369,11 +369,8 @@ def _size(table: Operand) -> float:
     )
 
 
-def _reshape(a: StoredTable, b: StoredTable) -> Callable[[Operand, Operand], tuple[Operand, Operand]]:
-    def undo(x: Operand, y: Operand) -> tuple[Operand, Operand]:
-        return (x, y) if same_axes(x, y) else (Reshaped(x, y.columns), y)
-
-    return undo
+def _reshape(x: Operand, y: Operand) -> tuple[Operand, Operand]:
+    return (x, y) if same_axes(x, y) else (Reshaped(x, y.columns), y)
 
 
 def _turn_a(x: Operand, y: Operand) -> tuple[Operand, Operand]:
@@ -437,8 +434,8 @@ def _ratio(x: Operand, y: Operand) -> float | None:
     return float(q[near] @ p[near] / (p[near] @ p[near]))
 
 
-def _square(a: StoredTable, b: StoredTable, steps: Sequence[Step]) -> tuple[int, int] | None:
-    """Queries and keys, where the last two axes are alike and nothing has moved the entries."""
+def _square(a: StoredTable, b: StoredTable) -> tuple[int, int] | None:
+    """Queries and keys, where the last two axes are alike."""
     shape = b.shape
     if len(shape) < 2 or a.shape != shape or shape[-1] != shape[-2]:
         return None

@@ -380,7 +380,7 @@ def frequency_changes(a: Turning, b: Turning) -> list[Change]:
             sides = [{"factor": options.get("factor")} for options in (options_a, options_b)]
             add("factor", sides[0], sides[1], {"scaling": scalings[0]}, factor=options_b.get("factor"))
             different.remove("factor")
-        if different and not _only_unseen(different, a, b, state):
+        if different and not _only_unseen(state, b):
             sides = [{"scaling": scalings[0]} | options for options in (options_a, options_b)]
             add("scaling", sides[0], sides[1], {}, **{n: options_b.get(n) for n in different})
     if changes:
@@ -389,7 +389,7 @@ def frequency_changes(a: Turning, b: Turning) -> list[Change]:
     return changes
 
 
-def _only_unseen(names: list[str], a: Turning, b: Turning, state: Mapping[str, Any]) -> bool:
+def _only_unseen(state: Mapping[str, Any], b: Turning) -> bool:
     """Whether parameters that differ make no difference to the frequencies."""
     try:
         made = np.array([float(w) for w in frequencies_of(state, len(b.frequencies))])

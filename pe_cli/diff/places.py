@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pe_cli.diff.arrangement import RULES
 from pe_cli.diff.operands import KEPT, Array, Operand, Rows
 from pe_cli.diff.parameters import column_steps, frequency_changes, replacing
-from pe_cli.diff.readings import geometric_law
 from pe_cli.diff.turning import (
-    INTEGERS,
+    ZERO,
     Complex,
     Places,
     Turning,
@@ -27,9 +25,12 @@ from pe_cli.diff.turning import (
 from pe_cli.diff.verify import Flags, Reason, Step
 from pe_cli.errors import PeError
 from pe_cli.inspect.laws import roundest
+from pe_cli.inspect.regenerate import ROUNDED
+from pe_cli.numerics.kernels import geometric
 
 SAMPLES, SAMPLE_ROWS = 24, 16
 MOST_TRIED = 8
+INTEGERS = ("int8", "int16")
 MOST_WRONG = 0.5  # of the rows, that need not follow the rule
 
 
@@ -38,23 +39,49 @@ def completed(turning: Turning, table: Operand) -> Turning:
     if turning.law.get("scaling") == "unknown":
         turning = _refined(turning, table)
         w = np.array([float(f) for f in turning.frequencies])
-        plain = geometric_law(w, 8 * turning.precision.unit / table.rows + 1e-11)
+        plain = _geometric_law(w, 8 * turning.precision.unit / table.rows + 1e-11)
         if plain is not None:
             turning = replace(turning, frequencies=plain[0], law=plain[1])
     turning = _sharper(_placed(turning, table), table)
     if turning.angles == "exact":
-        starts = np.unique(np.linspace(0, max(0, table.rows - SAMPLE_ROWS), SAMPLES).astype(int))
-        rows = np.concatenate([np.arange(s, min(table.rows, s + SAMPLE_ROWS)) for s in starts])
-        at = np.concatenate(
-            [turning.places.at(int(s), int(min(table.rows, s + SAMPLE_ROWS))) for s in starts]
-        )
-        listed = replace(turning, places=Places(listed=at), rows=len(at))
-        values = table.at(rows)
+        rows = _spread_rows(table)
+        listed, values = _at_rows(turning, rows), table.at(rows)
         if not fitting_rows(listed, values, 0).all():
             found = arithmetic_of(listed, values)
             if found is not None:
                 turning = computed(turning, found)
     return turning
+
+
+def _spread_rows(table: Operand) -> Rows:
+    """Short runs of rows over the whole length."""
+    starts = np.unique(np.linspace(0, max(0, table.rows - SAMPLE_ROWS), SAMPLES).astype(np.intp))
+    return np.concatenate([np.arange(s, min(table.rows, s + SAMPLE_ROWS)) for s in starts])
+
+
+def _at_rows(turning: Turning, rows: Rows) -> Turning:
+    """The reading of these rows alone."""
+    at = np.concatenate([turning.places.at(int(row), int(row) + 1) for row in rows])
+    return replace(turning, places=Places(listed=at), rows=len(at))
+
+
+def _geometric_law(w: Array, error: float) -> tuple[Sequence[Any], dict[str, Any]] | None:
+    """Plain frequencies base^(-i/m) of a base with few digits."""
+    pairs = len(w)
+    if pairs < 2 or (w <= 0).any():
+        return None
+    clear = np.flatnonzero(w[1:] > 8 * error) + 1
+    if not len(clear) or abs(w[0] - 1) > 1e-5:
+        return None
+    bases = w[clear] ** (-pairs / clear)
+    spread = bases * pairs / clear * error / w[clear]
+    best = int(np.argmin(spread / bases))
+    base = roundest(float(bases[best]), float(2 * spread[best] + 1e-9 * bases[best]))
+    exact = geometric(base, 2 * pairs, count=pairs)
+    made = np.array([float(x) for x in exact])
+    if base <= 1 or not np.allclose(made, w, rtol=1e-5, atol=4 * error):
+        return None
+    return exact, {"base": base, "scaling": "none"}
 
 
 def _refined(turning: Turning, table: Operand) -> Turning:
@@ -64,10 +91,7 @@ def _refined(turning: Turning, table: Operand) -> Turning:
     while row + 8 < table.rows:
         tried = replace(turning, frequencies=w.tolist())
         block = table.take(row, row + 8)
-        parts = np.zeros((2, len(block), len(w)))
-        for column, (i, k) in enumerate(zip(turning.plan.pair, turning.plan.part, strict=True)):
-            if k < 2:
-                parts[k, :, i] = block[:, column] * turning.plan.sign[column]
+        parts = np.nan_to_num(turning.plan.parts_of(block))
         if not parts.any(axis=(1, 2)).all():
             return tried
         at = turning.places.at(row, row + 8)
@@ -113,9 +137,10 @@ def _sharper(turning: Turning, table: Operand) -> Turning:
 def _placed(turning: Turning, table: Operand) -> Turning:
     starts = np.unique(np.linspace(0, max(0, table.rows - SAMPLE_ROWS), 2 * SAMPLES).astype(int))
     wrong = [start for start in starts if _fitting_share(turning, table, start) < 1]
-    for rule in RULES if len(wrong) > 1 or wrong[-1:] == [starts[-1]] else ():
-        start = float(in_type(np.array([turning.places.start]), rule)[0]) if rule in INTEGERS else None
-        first = turning.places.start if start is None else start
+    for rule in ROUNDED if len(wrong) > 1 or wrong[-1:] == [starts[-1]] else ():
+        first = turning.places.start
+        if rule in INTEGERS:
+            first = float(in_type(np.array([first]), rule)[0])
         tried = replace(turning, places=Places(first, turning.places.stride, rule))
         if np.mean([_fitting_share(tried, table, start) for start in wrong]) > 0.98:
             return tried
@@ -154,7 +179,7 @@ def _placed(turning: Turning, table: Operand) -> Turning:
 
 def _by_rule(p: Array, good: Flags, first: float, stride: float) -> Iterator[Places]:
     """Positions rounded, wrapped, stopped or begun again, as those `good` rows say that have one."""
-    for rule in RULES:
+    for rule in ROUNDED:
         yield Places(first, stride, rule)
     rows = np.flatnonzero(good)
     counted = (p[rows] - first) / stride
@@ -182,7 +207,7 @@ def _placed_by_sample(turning: Turning, table: Operand) -> Turning:
         wrong.append(bool(away.any()))
     if not any(wrong):
         return turning
-    for rule in RULES:
+    for rule in ROUNDED:
         tried = replace(turning, places=Places(turning.places.start, turning.places.stride, rule))
         if _follows(tried, table, starts):
             return tried
@@ -210,7 +235,7 @@ def _placed_by_trying(turning: Turning, table: Array) -> Turning:
     if fits.all():
         return turning
     start, stride = turning.places.start, turning.places.stride
-    tried = [Places(start, stride, rule) for rule in RULES]
+    tried = [Places(start, stride, rule) for rule in ROUNDED]
     alike = np.flatnonzero((table[1:] != table[:-1]).any(axis=1))
     if len(alike) and alike[-1] + 1 < len(table) - 1:
         tried.append(Places(start, stride, "clamp", int(alike[-1]) + 1))
@@ -231,12 +256,10 @@ def borrowed(reading: Turning, table: Operand) -> Turning | None:
     if table.columns != reading.columns:
         return None
     counted = replace(reading, rows=table.rows, precision=table.precision)
-    starts = np.unique(np.linspace(0, max(0, table.rows - SAMPLE_ROWS), SAMPLES).astype(int))
-    rows = np.concatenate([np.arange(s, min(table.rows, s + SAMPLE_ROWS)) for s in starts])
+    rows = _spread_rows(table)
     values = table.at(rows)
-    for places in (reading.places, *(replace(reading.places, rule=rule) for rule in RULES)):
-        at = np.concatenate([places.at(int(s), int(min(table.rows, s + SAMPLE_ROWS))) for s in starts])
-        listed = replace(counted, places=Places(listed=at), rows=len(at))
+    for places in (reading.places, *(replace(reading.places, rule=rule) for rule in ROUNDED)):
+        listed = _at_rows(replace(counted, places=places), rows)
         if places.rule is not None and fitting_rows(listed, values, 0).mean() > 0.9:
             return replace(counted, places=places)
         if places.rule is None:
@@ -274,12 +297,11 @@ class Sections:
 
 def pairs_of(turning: Turning, table: Array, other: Array | None) -> Complex | None:
     """The pairs z of a table; `other` is the other half of cosines or sines alone."""
-    parts = np.full((2, len(table), len(turning.frequencies)), np.nan)
-    for column, (i, k) in enumerate(zip(turning.plan.pair, turning.plan.part, strict=True)):
-        if k < 2:
-            parts[k, :, i] = table[:, column] * turning.plan.sign[column]
-        if k < 2 and other is not None and other.shape == table.shape:
-            parts[1 - k, :, i] = other[:, column]
+    parts = turning.plan.parts_of(table)
+    if other is not None and other.shape == table.shape:
+        for column, (i, k) in enumerate(zip(turning.plan.pair, turning.plan.part, strict=True)):
+            if k != ZERO:
+                parts[1 - k, :, i] = other[:, column]
     return None if np.isnan(parts).all(axis=1).any() else np.asarray(parts[0] + 1j * parts[1])
 
 

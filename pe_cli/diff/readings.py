@@ -35,6 +35,7 @@ from pe_cli.diff.turning import (
 from pe_cli.errors import PeError
 from pe_cli.inspect import identify
 from pe_cli.inspect.laws import roundest
+from pe_cli.inspect.regenerate import wrapped
 from pe_cli.inspect.result import Precision
 from pe_cli.numerics.kernels import geometric
 
@@ -103,13 +104,13 @@ def read(table: Operand, other: Operand | None = None, sines: bool = False) -> T
                     its_sign,
                 )
         plan = ColumnPlan(name, pair, part, signs.astype(np.float64))
-        return _settled(replace(turning, plan=plan), table, head)
+        return _settled(replace(turning, plan=plan), head)
     return None
 
 
 def _read_two(table: Operand, head: Array, other: Array, sines: bool) -> Turning | None:
     name, pair = once(head)
-    _name_other, pair_other = once(other)
+    _, pair_other = once(other)
     pairs = int(pair.max()) + 1
     if pairs != int(pair_other.max()) + 1:
         return None
@@ -129,7 +130,7 @@ def _read_two(table: Operand, head: Array, other: Array, sines: bool) -> Turning
         part = np.where(quarter % 2 == 0, COS, SIN)
         signs = np.where((quarter == 1) | (quarter == 2), -1, 1)
     plan = ColumnPlan(name, pair, part[pair], signs[pair].astype(np.float64))
-    return _settled(replace(turning, plan=plan), table, head)
+    return _settled(replace(turning, plan=plan), head)
 
 
 ORIGINAL_LENGTHS = (4096, 8192, 2048, 16384, 32768, 1024, 65536, 131072)
@@ -219,25 +220,6 @@ def read_alone(table: Operand) -> Turning | None:
     places = Places(float(facts.get("start") or 0.0), float(facts.get("stride") or 1.0))
     plan = ColumnPlan(name, pair, part, np.ones(len(pair)))
     return Turning(plan, exact, amplitude, places, table.rows, table.precision, "exact", law)
-
-
-def geometric_law(w: Array, error: float) -> tuple[Sequence[Any], dict[str, Any]] | None:
-    """Plain frequencies base^(-i/m) of a base with few digits."""
-    pairs = len(w)
-    if pairs < 2 or (w <= 0).any():
-        return None
-    clear = np.flatnonzero(w[1:] > 8 * error) + 1
-    if not len(clear) or abs(w[0] - 1) > 1e-5:
-        return None
-    bases = w[clear] ** (-pairs / clear)
-    spread = bases * pairs / clear * error / w[clear]
-    best = int(np.argmin(spread / bases))
-    base = roundest(float(bases[best]), float(2 * spread[best] + 1e-9 * bases[best]))
-    exact = geometric(base, 2 * pairs, count=pairs)
-    made = np.array([float(x) for x in exact])
-    if base <= 1 or not np.allclose(made, w, rtol=1e-5, atol=4 * error):
-        return None
-    return exact, {"base": base, "scaling": "none"}
 
 
 def law_of(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -344,7 +326,7 @@ def _first_position(theta: Array, w: Array) -> tuple[float, Rows] | None:
             break
         quarter[i] = q % 4
         position += rest / w[i]
-    rest = (theta - position * w - quarter * QUARTER + np.pi) % (2 * np.pi) - np.pi
+    rest = wrapped(theta - position * w - quarter * QUARTER)
     if fits and np.abs(rest[live]).max() < AGREES:
         slowest = quarter[order[0]]
         quarter[w <= 1e-9] = slowest
@@ -355,13 +337,13 @@ def _first_position(theta: Array, w: Array) -> tuple[float, Rows] | None:
         place = (theta[order[0]] - q * QUARTER + 2 * np.pi * k) / w[order[0]]
         worst = np.zeros(len(k))
         for i in order:
-            rests = (theta[i] - q * QUARTER - place * w[i] + np.pi) % (2 * np.pi) - np.pi
+            rests = wrapped(theta[i] - q * QUARTER - place * w[i])
             place = place + rests / w[i]
             if i != order[0]:
                 worst = np.maximum(worst, np.abs(rests))
         near = np.flatnonzero(worst < 4 * AGREES)
         for n in near:
-            rests = (theta - q * QUARTER - place[n] * w + np.pi) % (2 * np.pi) - np.pi
+            rests = wrapped(theta - q * QUARTER - place[n] * w)
             worst_now = float(np.abs(rests[live]).max())
             if worst_now < AGREES / 4 and (best is None or abs(place[n]) < abs(best[1]) - 0.5):
                 best = worst_now, float(place[n]), q
@@ -404,7 +386,7 @@ def _round_amplitude(measured_amplitude: float, unit: float, law: Mapping[str, A
     return roundest(measured_amplitude, near)
 
 
-def _settled(turning: Turning, table: Operand, head: Array) -> Turning:
+def _settled(turning: Turning, head: Array) -> Turning:
     """The same with the positions of all rows and the arithmetic of the angles, as far as the rows tell."""
     fits = fitting_rows(turning, head, 0)
     if fits.all():

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pe_cli.diff.operands import Array, Operand, Rows
 from pe_cli.diff.verify import LISTED, Extra
 from pe_cli.errors import PeError
+from pe_cli.inspect.regenerate import ROUNDED, wrapped
 from pe_cli.inspect.result import FLOAT32_STEP, Precision
 from pe_cli.numerics.dtypes import round_to
 from pe_cli.numerics.kernels import geometric, rotations
@@ -22,7 +23,6 @@ COS, SIN, ZERO = 0, 1, 2
 AGREES = 0.12  # radians between the angle of a pair and what the slower pairs make of it
 WHOLE = 0.02  # positions: nearer to a whole number is that number
 ANGLE_STEPS = 6  # float32 roundings of an angle that the ways of computing it differ by
-INTEGERS = {"int8": 8, "int16": 16}
 PARAMETERS = (
     "factor original_len seq_len beta_fast beta_slow truncate mscale mscale_all_dim low_freq_factor "
     "high_freq_factor partial mixed_b short_factor long_factor factors attention_factor"
@@ -56,6 +56,14 @@ class ColumnPlan:
             values = (z.real if part == COS else z.imag)[:, pairs]
             made[:, columns] = values if sign is None else values * sign
         return made
+
+    def parts_of(self, table: Array) -> Array:
+        """The cosines and sines [2, n, m] of pairs that columns [n, w] hold; NaN where there are none."""
+        parts = np.full((2, len(table), int(self.pair.max()) + 1), np.nan)
+        for column, (i, k) in enumerate(zip(self.pair, self.part, strict=True)):
+            if k != ZERO:
+                parts[k, :, i] = table[:, column] * self.sign[column]
+        return parts
 
     def leading_to(self, other: ColumnPlan) -> tuple[Rows, Array] | None:
         """For each column of the other plan the column of this one that holds the same, and the sign to give it."""
@@ -103,12 +111,7 @@ class Places:
 
 def in_type(positions: Array, rule: str | None) -> Array:
     """Positions as a type keeps them: rounded, or wrapped around."""
-    if rule in ("bfloat16", "float16"):
-        return np.asarray(round_to(positions, rule)).astype(np.float64)
-    if rule in INTEGERS:
-        half = 2.0 ** (INTEGERS[rule] - 1)
-        return np.asarray((positions + half) % (2 * half) - half)
-    return positions
+    return ROUNDED[rule](positions) if rule in ROUNDED else positions
 
 
 @dataclass(eq=False)
@@ -278,10 +281,7 @@ def positions_of(turning: Turning, table: Array, start: int) -> tuple[Array, NDA
     """The position of each row by its angles, and which rows have one: all pairs agree."""
     expected = turning.places.at(start, start + len(table))
     w = np.array([float(f) for f in turning.frequencies])
-    parts = np.full((2, len(table), len(w)), np.nan)
-    for column, (i, k) in enumerate(zip(turning.plan.pair, turning.plan.part, strict=True)):
-        if k != ZERO:
-            parts[k, :, i] = table[:, column] * turning.plan.sign[column]
+    parts = turning.plan.parts_of(table)
     z = parts[0] + 1j * parts[1]
     with np.errstate(invalid="ignore"):
         near_one = 6 * turning.precision.unit + 1e-6
@@ -291,9 +291,8 @@ def positions_of(turning: Turning, table: Array, start: int) -> tuple[Array, NDA
     order = live[np.argsort(w[live])]
     away = np.zeros(len(table))
     for i in order:
-        rest = (theta[:, i] - away * w[i] + np.pi) % (2 * np.pi) - np.pi
-        away = away + rest / w[i]
-    rest = (theta - away[:, None] * w + np.pi) % (2 * np.pi) - np.pi
+        away = away + wrapped(theta[:, i] - away * w[i]) / w[i]
+    rest = wrapped(theta - away[:, None] * w)
     worst = np.max(np.abs(rest[:, live]), axis=1, where=~np.isnan(rest[:, live]), initial=0.0)
     agree = worst < max(AGREES / 4, 12 * turning.precision.unit)
     position = expected + away

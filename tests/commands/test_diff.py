@@ -235,3 +235,19 @@ def test_infinities_are_close_only_to_themselves(pe: Any, folder: Path) -> None:
         pe("diff", "a.npy", "inf.npy", *options, code=1)
         pe("diff", "inf.npy", "a.npy", *options, code=1)
         pe("diff", "inf.npy", "inf.npy", *options, code=0)
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.ones((3, 4), np.float32))
+    Path("old.png").write_text("mine")
+    for command in (["diff", "a.npy", "a.npy"], ["inspect", "a.npy"]):
+        assert cli.run([*command, "--plot", "picture.txt"]) == 2
+        assert "the name must end in" in capsys.readouterr().err
+        assert cli.run([*command, "--plot", "old.png"]) == 2
+        said = capsys.readouterr()
+        assert "not overwritten" in said.err
+        assert said.out == ""
+    assert Path("old.png").read_text() == "mine"
