@@ -62,7 +62,6 @@ def diff(tables: Tables, same: Same, output: options.Told) -> None:
       pe diff mine.npy theirs.safetensors:cos --rtol 1e-6
     """
     a, b = tables.a, tables.b
-    output.require_use()
     if a == "-" and b == "-":
         raise PeError("both sides are '-': stdin can be read once; save one of them to a file")
     for flag, value in (("--atol", same.atol), ("--rtol", same.rtol)):
@@ -78,10 +77,7 @@ def diff(tables: Tables, same: Same, output: options.Told) -> None:
         open_source(b, tensor=tables.tensor_b, again=True) as right,
         shown(quiet=output.quiet),
     ):
-        if output.plot:
-            from pe_cli.render.plots.drawing import require_picture
-
-            require_picture(output.plot, force=output.force)
+        output.require_picture()
         report = compare_sources(
             left, right, named, tolerance, explained=same.explain, progress=_progress(left, right)
         )

@@ -59,7 +59,6 @@ def inspect(what: What, model: OfModel, output: options.Shown) -> None:
       pe gen rope --len 4096 --dim 128 | pe inspect -
     """
     source = what.source
-    output.require_use()
     if _is_configuration(source):
         if what.tensor or what.values:
             raise PeError(f"{source} is a configuration: --tensor and --values are for files of tensors")
@@ -75,7 +74,7 @@ def inspect(what: What, model: OfModel, output: options.Shown) -> None:
         )
     with open_source(source, tensor=what.tensor) as opened:
         named = what.tensor is not None or split_spec(source)[1] is not None
-        _require_picture(output)
+        output.require_picture()
         report = look_at(opened, named, values=what.values)
     if output.plot:
         _plot(report, output.plot, output.force)
@@ -123,7 +122,7 @@ def _inspect_model(source: str, asked: OfModel, output: options.Shown) -> list[d
     from pe_cli.extend.findings import findings
     from pe_cli.models.describe import inspect_config, unresolved
 
-    _require_picture(output)
+    output.require_picture()
     found = [finding.to_dict() for finding in findings(source)]
     tensors = _position_tensors(Path(source)) if Path(source).is_dir() else []
     try:
@@ -167,13 +166,6 @@ def _position_tensors(folder: Path) -> list[dict[str, Any]]:
                 }
                 found.append({**role.to_dict(), **header})
     return found
-
-
-def _require_picture(output: options.Shown) -> None:
-    if output.plot:
-        from pe_cli.render.plots.drawing import require_picture
-
-        require_picture(output.plot, force=output.force)
 
 
 def _plot(report: FileReport, path: str, force: bool) -> None:

@@ -390,9 +390,13 @@ class Shown:
     plot: str | None = option("FILE", "Draw it: .png, .svg or .pdf.", common=True)
     force: bool = option(None, "Replace an existing file.", default=False)
 
-    def require_use(self) -> None:
-        """Refuse to replace a file where none is written."""
-        if self.force and not self.plot:
+    def require_picture(self, beside: str | None = None) -> None:
+        """Refuse a picture that cannot be written, and --force where there is none, before the work is done."""
+        if self.plot:
+            from pe_cli.render.plots.drawing import require_picture
+
+            require_picture(self.plot, force=self.force, beside=beside)
+        elif self.force:
             raise PeError("--force is for --plot FILE: nothing else is written here")
 
 
@@ -425,9 +429,7 @@ class Output(Told, Written):
         if self.output == "-" and (self.json or sys.stdout.isatty()):
             raise PeError("-o - writes bytes: send stdout into a pipe or file, without --json")
         if self.plot:
-            from pe_cli.render.plots.drawing import require_picture
-
-            require_picture(self.plot, force=self.force, beside=self.output)
+            self.require_picture(beside=self.output)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from pe_cli import cli
 from pe_cli.encodings.rope.rotary import rope
 
 
