@@ -10,12 +10,12 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.encodings.float32 import Recipe
 from pe_cli.encodings.waves import (
     GRID_IMPLEMENTATIONS,
     GRID_STYLES,
     Columns,
     Order,
-    Recipe,
     frequencies,
     grid_table,
     write_waves,

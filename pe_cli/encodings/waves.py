@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.encodings.float32 import Float32Waves, Recipe, float32_rotation_blocks, float32_waves
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import ElementType, numpy_dtype, round_into
 from pe_cli.numerics.kernels import Frequencies, geometric, rotation_blocks, scaled
@@ -21,7 +21,6 @@ from pe_cli.positions import cells, spell
 from pe_cli.tensors import Tensors
 
 Order: TypeAlias = Literal["interleaved", "sin-cos", "cos-sin"]
-Recipe: TypeAlias = Literal["exp", "exp-divide", "power", "period"]
 
 
 @dataclass(frozen=True)
@@ -48,56 +47,7 @@ class Columns:
         return None
 
 
-@dataclass(frozen=True, eq=False)
-class Float32Waves:
-    """Frequencies as a framework has them in float32, or the periods by which it divides positions."""
-
-    numbers: NDArray[np.float32]
-    divides: bool = False
-    scale: float = 1.0
-
-    def angles(self, positions: NDArray[Any]) -> NDArray[np.float32]:
-        """(n, m) radians, rounded to float32 as positions, products and scale are there."""
-        if positions.ndim != 1:
-            raise PeError(f"positions of {positions.shape[-1]} axes; one number each is needed")
-        p = positions.astype(np.float32)[:, None]
-        angles: NDArray[np.float32] = p / self.numbers if self.divides else p * self.numbers
-        return angles if self.scale == 1 else np.float32(self.scale) * angles
-
-
 Waves: TypeAlias = Frequencies | Float32Waves
-
-
-@lru_cache(maxsize=64)
-def float32_waves(
-    recipe: Recipe, base: float, dim: int, shift: float = 0.0, scale: float = 1.0
-) -> Float32Waves:
-    """The frequencies base^(-2i / (dim - 2 shift)), (ceil(dim / 2),), by the float32 steps of `recipe`.
-
-    exp         exp(i * c), c = -ln base / (dim / 2 - shift) rounded once     tensor2tensor, fairseq, OpenNMT
-    exp-divide  exp((i * -ln base) / (dim / 2 - shift))                        diffusers
-    power       1 / base ** (2i / (dim - 2 shift))                             CTRL, GPT-J, timm, MoCo v3
-    period      positions are divided by base ** (2i / (dim - 2 shift))        DETR
-
-    exp is rounded correctly, as torch's is but for one value in a hundred; power is torch's.
-    """
-    i = np.arange((dim + 1) // 2, dtype=np.float32)
-    steps = dim / 2 - shift
-    if steps == 0 and len(i) > 1:
-        raise PeError(f"dim {dim} with a frequency shift of {shift:g} leaves no step between frequencies")
-    if len(i) <= 1:
-        return Float32Waves(np.ones_like(i), scale=scale)
-    if recipe == "exp":
-        return Float32Waves(_exp(i * np.float32(-math.log(base) / steps)), scale=scale)
-    if recipe == "exp-divide":
-        exponents = (i * np.float32(-math.log(base))) / np.float32(steps)
-        return Float32Waves(_exp(exponents), scale=scale)
-    from pe_cli.numerics.float32 import power
-
-    periods = power(base, i / np.float32(steps))
-    if recipe == "period":
-        return Float32Waves(periods, divides=True, scale=scale)
-    return Float32Waves(np.float32(1) / periods, scale=scale)
 
 
 def frequencies(base: float, dim: int, shift: float, recipe: Recipe | None, scale: float = 1.0) -> Waves:
@@ -138,25 +88,6 @@ def _blocks(
     if isinstance(waves, Float32Waves):
         return float32_rotation_blocks(positions, waves, sin_first=sin_first)
     return rotation_blocks(positions, waves, sin_first=sin_first, relative=relative)
-
-
-def float32_rotation_blocks(
-    positions: NDArray[Any], waves: Float32Waves, *, sin_first: bool = False
-) -> Iterator[tuple[slice, NDArray[np.complex128]]]:
-    """As `rotation_blocks`, with the angles, cosines and sines of float32 arithmetic."""
-    from pe_cli.numerics.float32 import cos_sin
-
-    step = max(1, 16384 // max(1, len(waves.numbers)))
-    for first in range(0, len(positions), step):
-        angles = waves.angles(positions[first : first + step])
-        z = np.empty(angles.shape, np.complex128)
-        real, imag = (z.imag, z.real) if sin_first else (z.real, z.imag)
-        real[...], imag[...] = cos_sin(angles)
-        yield slice(first, first + len(angles)), z
-
-
-def _exp(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.exp(values.astype(np.float64)).astype(np.float32)
 
 
 T, Y, X = -3, -2, -1  # axes of a grid, from the last

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pe_cli import rope
-from pe_cli.encodings.rope.float32 import frequencies32
+from pe_cli.encodings.float32 import frequencies32
 from pe_cli.encodings.rope.scaling import frequencies
 
 LLAMA = {"base": 5e5, "scaling": "llama3", "factor": 8.0, "original_len": 8192}

@@ -20,7 +20,7 @@ from pe_cli.numerics.kernels import rotation_blocks
 from pe_cli.tensors import Tensors
 
 if TYPE_CHECKING:
-    from pe_cli.numerics.float32 import Float32
+    from pe_cli.encodings.float32 import Float32
 
 Block: TypeAlias = NDArray[np.complex64] | NDArray[np.complex128]
 Blocks: TypeAlias = Iterable[tuple[slice, Block]]
@@ -251,7 +251,7 @@ class Form:
     def _float32_blocks(
         self, where: NDArray[Any], w: Float32, amplitude: np.float32
     ) -> Iterator[tuple[slice, NDArray[np.complex64]]]:
-        from pe_cli.numerics.float32 import cos_sin
+        from pe_cli.encodings.float32 import cos_sin
 
         step = max(1, PAIRS_AT_ONCE // max(1, len(w)))
         buffer = np.empty((step, len(w)), np.complex64)
@@ -321,7 +321,7 @@ def shared_form(
         raise PeError(f"{needs} needs {parameter('sections')}")
     in_float32 = None
     if compute == "float32":
-        from pe_cli.encodings.rope.float32 import frequencies32
+        from pe_cli.encodings.float32 import frequencies32
 
         in_float32 = frequencies32(dim, base=theta, scaling=scaling, **dict(given))
     return Form(spectrum, axis_of, len(sections or (0,)), None, in_float32, facts)
@@ -355,7 +355,7 @@ def axial_form(
             raise PeError(
                 f"no float32 recipe is known for {parameter('axis_style')} {style}: leave {parameter('compute')} at exact"
             )
-        from pe_cli.encodings.rope.float32 import plan32
+        from pe_cli.encodings.float32 import plan32
 
         in_float32 = plan32(plan)
     return Form(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.numerics.float32 import LARGE_ANGLE, cos_sin, power
+from pe_cli.encodings.float32 import LARGE_ANGLE, cos_sin, power
 
 
 def steps_apart(a: np.ndarray, b: np.ndarray) -> int:
