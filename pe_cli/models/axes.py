@@ -222,6 +222,7 @@ class Denoiser:
     rotates : key that must be true
     layout_by : key whose values name the layout, with the default of the class
     stretched : key of the sides of the table whose rows the cells of any grid read
+    pairing : the channels that attention turns together, where the layout does not tell
     note : what else to know
     """
 
@@ -235,6 +236,7 @@ class Denoiser:
     count: int = 3
     layout_by: tuple[str, str, dict[str, str]] | None = None
     stretched: tuple[str, tuple[int, ...]] | None = None
+    pairing: str = ""
     note: str = ""
 
 
@@ -313,7 +315,7 @@ def resolve_denoiser(config: Configuration) -> Resolved:
         model_type=name,
         axes=count,
         row_order=order,
-        pairing="adjacent" if parameters["layout"] in ADJACENT_LAYOUTS else "half",
+        pairing=form.pairing or ("adjacent" if parameters["layout"] in ADJACENT_LAYOUTS else "half"),
     )
 
 

@@ -136,6 +136,68 @@ def test_video_transformers_against_diffusers() -> None:
         agree(made(name, grid=(2, 3, 4))["cos"], rotary(128, (1, 1, 1), 64)(latents)[0])
 
 
+def turned(matrices: Any) -> Any:
+    """The cosines of (…, d/2, 2, 2) turning matrices, each twice in a row."""
+    return matrices[..., 0, 0].repeat_interleave(2, -1)
+
+
+@pytest.mark.interop
+def test_other_image_and_video_transformers_against_diffusers() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("diffusers")
+    from diffusers.models.transformers import transformer_anyflow as anyflow
+    from diffusers.models.transformers import transformer_bria_fibo2 as fibo2
+    from diffusers.models.transformers import transformer_ernie_image as ernie
+    from diffusers.models.transformers import transformer_glm_image as glm
+    from diffusers.models.transformers import transformer_helios as helios
+    from diffusers.models.transformers import transformer_hidream_image as hidream
+    from diffusers.models.transformers import transformer_hunyuanimage as hunyuan
+    from diffusers.models.transformers import transformer_kandinsky as kandinsky
+    from diffusers.models.transformers import transformer_krea2 as krea2
+    from diffusers.models.transformers import transformer_motif_video as motif
+    from diffusers.models.transformers import transformer_nucleusmoe_image as nucleus
+    from diffusers.models.transformers import transformer_prx as prx
+    from diffusers.models.transformers import transformer_sana_video as sana
+
+    image, video = torch.zeros(1, 1, 3, 4), torch.zeros(1, 1, 2, 3, 4)
+    places, cells = torch.tensor(PLACES), torch.tensor(PLACES)[:12, 1:]
+
+    def table(name: str, *grid: int) -> Any:
+        return made(name, grid=grid or (2, 3, 4))
+
+    agree(table("HiDreamImageTransformer2DModel", 3, 4)["cos"],
+          turned(hidream.HiDreamImageEmbedND(10000, [32, 32])(cells[None].double())))  # fmt: skip
+    agree(
+        table("PRXTransformer2DModel", 3, 4)["cos"],
+        turned(prx.PRXEmbedND(64, 10000, [32, 32])(cells[None].double())),
+    )
+    sides = [torch.arange(n) for n in (2, 3, 4)]
+    rotary = kandinsky.Kandinsky5RoPE3D((16, 24, 24))((1, 2, 3, 4), sides)
+    agree(table("Kandinsky5Transformer3DModel")["cos"], turned(rotary))
+    agree(table("Krea2Transformer2DModel")["sin"], krea2.Krea2RotaryPosEmbed(1000, [32, 48, 48])(places)[1])
+    flat = helios.HeliosRotaryPosEmbed((44, 42, 42), 10000.0)(torch.arange(2)[None], 3, 4, "cpu")[0]
+    agree(table("HeliosTransformer3DModel")["cos"], flat[:128].permute(1, 2, 3, 0))
+    rotary = hunyuan.HunyuanImageRotaryPosEmbed((1, 1), (64, 64), 256.0)(image)
+    agree(table("HunyuanImageTransformer2DModel", 3, 4)["cos"], rotary[0])
+    rotary = motif.MotifVideoRotaryPosEmbed(1, 1, [16, 56, 56], 256.0)(video)
+    agree(table("MotifVideoTransformer3DModel")["cos"], rotary[0])
+    agree(table("BriaFibo2Transformer2DModel")["freqs_cis"].imag,
+          fibo2.RopeEmbedder(256.0, [32, 48, 48])(places).imag)  # fmt: skip
+    angles = ernie.ErnieImageEmbedND3(128, 256, (32, 48, 48))(places[None].float())
+    agree(table("ErnieImageTransformer2DModel")["cos"], angles.cos())
+    assert resolved("ErnieImageTransformer2DModel").pairing == "half"
+    agree(table("GlmImageTransformer2DModel", 3, 4)["sin"], glm.GlmImageRotaryPosEmbed(40, 1)(image)[1])
+    agree(table("SanaVideoTransformer3DModel")["cos"], sana.WanRotaryPosEmbed(112, (1, 1, 1), 64)(video)[0])
+    rotary = anyflow.AnyFlowRotaryPosEmbed(128, (1, 1, 1), 64)
+    agree(
+        table("AnyFlowTransformer3DModel")["freqs_cis"].imag,
+        rotary._forward_full_frame(2, 3, 4, torch.device("cpu")).imag,
+    )
+    shape, cpu = [(2, 3, 4)], torch.device("cpu")
+    rotary = nucleus.NucleusMoEEmbedRope(10000, [16, 56, 56], True)(shape, cpu, 1)
+    agree(table("NucleusMoEImageTransformer2DModel")["freqs_cis"].imag, rotary[0].imag)
+
+
 @pytest.mark.interop
 def test_cogview4_reads_the_rows_of_its_table() -> None:
     torch = pytest.importorskip("torch")
@@ -206,3 +268,20 @@ def test_other_classes_are_answered_with_what_they_do() -> None:
             resolved(name)
     with pytest.raises(PeError, match="at most 96x96"):
         made("SD3Transformer2DModel", grid=(97, 4))
+
+
+def test_towers_whose_code_lies_beside_their_checkpoints() -> None:
+    """modeling_kimi_vl.py: columns before rows, in pairs; modeling_dots_vision.py: as Qwen2-VL, in blocks of 2 x 2."""
+    moon = {"model_type": "moonvit", "hidden_size": 48, "num_attention_heads": 4, "init_pos_emb_height": 64}
+    found = from_config(moon, None, grid=(2, 3))
+    assert found.facts["parameters"]["layout"] == "complex"
+    turns = 1e4 ** -np.array([0, 0, 1 / 3, 1 / 3, 2 / 3, 2 / 3])
+    expected = np.exp(1j * np.array([2, 1] * 3) * turns)  # of row 1, column 2
+    np.testing.assert_allclose(np.asarray(found["freqs_cis"])[5], expected, atol=1e-6)
+    sizes = {"embed_dim": 48, "hidden_size": 96, "num_attention_heads": 4, "spatial_merge_size": 2}
+    whole = {"model_type": "dots_ocr", "hidden_size": 96, "num_attention_heads": 4, "vision_config": sizes}
+    dots = from_config(whole, None, component="vision_config", grid=(4, 4))
+    qwen = {"model_type": "qwen2_vl_vision", "embed_dim": 48, "num_heads": 4, "spatial_merge_size": 2}
+    like = from_config(qwen, None, grid=(4, 4))
+    assert dots["cos"].shape == (16, 12)
+    np.testing.assert_array_equal(dots["cos"], like["cos"])
