@@ -40,7 +40,7 @@ CONVOLUTION = re.compile(r"pos_conv_embed|encode_positions\.conv")
 RELATIVE = re.compile(r"Rel(ative)?Pos(itional)?Encoding|RelativePositionEmbedding")
 ALIBI = "build_alibi"
 # Networks of convolutions only, or without attention: nothing in them knows a position.
-NO_POSITIONS = re.compile(r"position|rotary|rope|alibi|sinus|relative|coord", re.IGNORECASE)
+NO_POSITIONS = re.compile(r"position|rotary|rope|alibi|sinus|relative|coord|attention_bias", re.IGNORECASE)
 
 
 def main() -> None:

@@ -301,11 +301,21 @@ def _is_of_images(config: Configuration) -> bool:
     )
 
 
-def _pairing(ledger: KeyLedger) -> str:
-    """The channels that attention turns together, which a table stored in halves does not always tell."""
+def _pairing(ledger: KeyLedger) -> str | None:
+    """The channels that attention turns together, which a table stored in halves does not always tell.
+
+    None where the code of the model would have to say it: DeepSeek's latent attention turns adjacent channels, MiniCPM's
+    halves.
+    """
     interleave = ledger.in_file("rope_interleave")
-    if interleave is not None and ledger.known.pairing == "adjacent" and interleave.value is False:
-        return "half"
+    if interleave is not None and (ledger.known.pairing == "adjacent" or not ledger.known.known):
+        return "adjacent" if ledger.truth(interleave) else "half"
+    if not ledger.known.known and "qk_rope_head_dim" in ledger.keys_read and not sizes.is_latent_off(ledger):
+        ledger.warn(
+            f"{ledger.config.file}: which channels its attention turns together, adjacent ones or those half a width apart, is "
+            "not known"
+        )
+        return None
     if ledger.config.layout:
         return "adjacent" if ledger.config.layout in ADJACENT_LAYOUTS else "half"
     return ledger.known.pairing or ("adjacent" if ledger.known.layout in ADJACENT_LAYOUTS else "half")

@@ -240,6 +240,15 @@ class TestScalings:
         found = arguments(config)
         assert (found["scaling"], found["factor"]) == ("ntk", 1000.0)
 
+    def test_ernie_vl_of_its_own_code_is_that_of_transformers(self) -> None:
+        """vLLM's ernie45_vl_moe.py: of 64 pairs freq_allocation turn with time, and rows and columns share the rest."""
+        own = {"model_type": "ernie4_5_moe_vl", "rope_3d": True, "freq_allocation": 20}
+        shape = {"hidden_size": 2560, "num_attention_heads": 20, "rope_theta": 5e5}
+        found = resolved(own | shape)
+        assert found.parameters["sections"] == (22, 22, 20)
+        assert found.parameters == arguments({"model_type": "ernie4_5_vl_moe_text"} | shape)
+        assert resolved(own | shape | {"freq_allocation": 16}).unread == ("freq_allocation",)
+
     def test_deepseek_v4_does_not_magnify(self) -> None:
         found = arguments(
             {"model_type": "deepseek_v4", "rope_scaling": {"type": "yarn", **YARN}}, layer_type="compress"
@@ -373,6 +382,13 @@ def test_a_length_that_changes_nothing_is_told() -> None:
         ({"model_type": "gpt2"}, r"ends in wpe\.weight"),
         ({"model_type": "mpt", "attn_config": {"alibi": False}}, r"wpe\.weight"),
         ({"model_type": "bert", "position_embedding_type": "relative_key"}, "Shaw"),
+        ({"model_type": "telechat", "head_dim": 64, "rope_theta": 1e4, "base_seqlen": 8192, "training_seqlen": 8192}, "base_seqlen, training_seqlen"),
+        ({"model_type": "levit"}, "end in attention_biases"),
+        ({"model_type": "lightglue", "keypoint_detector_config": {"model_type": "superpoint"}}, "positional_encoder.projector"),
+        ({"model_type": "superglue", "keypoint_detector_config": {"model_type": "superpoint"}}, "keypoint_encoder"),
+        ({"model_type": "timm_backbone", "backbone": "vit_base_patch16_224"}, "whose name and not this file says"),
+        ({"model_type": "glm5_next_text", "qk_rope_head_dim": 0, "head_dim": 0}, "NoPE"),
+        ({"model_type": "hunyuan", "head_dim": 128, "rope_theta": 1e4, "use_rotary_pos_emb": False}, "does not rotate"),
     ],
     ids=lambda value: value.get("model_type", "none") if isinstance(value, dict) else None,
 )  # fmt: skip
@@ -537,3 +553,16 @@ def test_sections_are_whole_numbers() -> None:
                 model_type="qwen2_vl_text",
             )
         )
+
+
+@pytest.mark.parametrize(
+    ("said", "pairing"),
+    [({"rope_interleave": True}, "adjacent"), ({"rope_interleave": False}, "half"), ({}, None)],
+)
+def test_the_pairing_of_an_unknown_latent_attention_is_no_guess(
+    said: dict[str, Any], pairing: str | None
+) -> None:
+    shape = {"qk_rope_head_dim": 64, "rope_theta": 1e4, "max_position_embeddings": 4096}
+    found = resolved({"model_type": "frobnicate"} | shape | said)
+    assert found.pairing == pairing
+    assert any("which channels its attention turns" in w for w in found.warnings) == (pairing is None)
