@@ -117,7 +117,7 @@ def configuration_classes() -> dict[str, Any]:
 
 def troubles_of(model_type: str) -> dict[str, Any]:
     """What differs from a forward pass; `not run` where the model could not be run."""
-    from capture import LENGTH, run  # type: ignore[import-not-found]
+    from capture import LENGTH, run
 
     try:
         captured, config = run(configuration_classes()[defaults(model_type).name])
@@ -191,6 +191,9 @@ def forms(table: np.ndarray) -> list[np.ndarray]:
 def in_a_process(model_type: str) -> dict[str, Any]:
     import resource
 
+    import capture  # type: ignore[import-not-found]  # noqa: F401  here, and not in each process again
+
+    configuration_classes()
     with tempfile.NamedTemporaryFile(suffix=".json") as result:
         child = os.fork()
         if child == 0:

@@ -283,7 +283,7 @@ def test_vision_encoder_of_mistral_turns_on_two_axes() -> None:
 
 
 def test_a_model_of_images_is_never_read_as_one_of_text() -> None:
-    tower = {"model_type": "moonvit", "hidden_size": 1152, "num_attention_heads": 16, "patch_size": 14}
+    tower = {"model_type": "my_own_vit", "hidden_size": 1152, "num_attention_heads": 16, "patch_size": 14}
     with pytest.raises(PeError, match="a model of images"):
         resolved(tower | {"rope_theta": 1e4})
     with pytest.raises(PeError, match="pe inspect CHECKPOINT"):
