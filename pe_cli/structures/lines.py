@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, parameter
+from pe_cli.errors import PeError, counted, parameter
 from pe_cli.files.text import Opened, blocks, decoded, whole_bytes, whole_text
 from pe_cli.process import require_memory
 from pe_cli.structures.datasets import ColumnsInMemory, EdgeOptions, GraphDataset, Integers
@@ -137,6 +137,11 @@ def _layout(rows: _Lines, weights: str, text_ids: bool, notes: list[str]) -> Edg
     header = named is not None or (words and _both_integers(second) and len(lines) > 1)
     source, target = (lower.index(named[0]), lower.index(named[1])) if header and named else (0, 1)
     sample = second if header and len(lines) > 1 else first
+    if header and _width(sample) > len(first):
+        raise PeError(
+            f"{rows.label}: the header names {counted(len(first), 'column', 'columns')} and the line below it has "
+            f"{_width(sample)}: which column is which is not known; name them all (R leaves out the name of its first column)"
+        )
     if len(sample) <= max(source, target):
         sample = first
     weight = _weight_column(rows.label, weights, lower if header else [], sample, (source, target), notes)

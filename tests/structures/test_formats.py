@@ -361,6 +361,8 @@ XML = (
         ("0 1 2.0\n1 2\n", {}, "line 2: .*as on the lines before"),
         ("0 1\n", {"weights": "length"}, "weights length: .* 2 columns and no header"),
         ("u,v,w\n0,1,2\n", {"weights": "length"}, "columns u, v, w"),
+        ("source,target\n0,1,0.5\n1,2,2\n", {}, "header names 2 columns and the line below it has 3"),
+        ("source target\n1 0 1\n2 1 2\n", {"weights": "none"}, "header names 2 columns"),
         ("a b\nb a\n", {"num_nodes": 3}, "names 2 nodes"),
         ("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", {"weights": "x"}, "weights x"),
         ("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", {"ids": "text"}, "ids text"),
