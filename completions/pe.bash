@@ -459,7 +459,7 @@ _pe() {
                 --components) COMPREPLY=($(compgen -W "joint each" -- "$current")); return ;;
                 --isolated) COMPREPLY=($(compgen -W "zero one" -- "$current")); return ;;
                 --multiplet) COMPREPLY=($(compgen -W "warn extend error" -- "$current")); return ;;
-                --sign) COMPREPLY=($(compgen -W "max-abs first random" -- "$current")); return ;;
+                --sign) COMPREPLY=($(compgen -W "max-abs first random map oap" -- "$current")); return ;;
                 --vec-norm) COMPREPLY=($(compgen -W "l2 l1 abs-max wavelength rows" -- "$current")); return ;;
                 --pad) COMPREPLY=($(compgen -W "zero nan error" -- "$current")); return ;;
                 --solver) COMPREPLY=($(compgen -W "auto dense lanczos shift-invert cg" -- "$current")); return ;;

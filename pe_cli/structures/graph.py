@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import index
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -110,8 +111,12 @@ class Graph:
     weighted_by: str | None = None
 
     def __post_init__(self) -> None:
-        edges = np.asarray(self.edges, dtype=np.int64).reshape(2, -1)
-        object.__setattr__(self, "edges", edges)
+        given = np.asarray(self.edges)
+        edges = given.astype(np.int64, copy=False)
+        if given.size and (given.ndim != 2 or len(given) != 2 or not np.array_equal(edges, given)):
+            raise PeError(f"edges are {given.dtype} {list(given.shape)}: give whole numbers (2, m)")
+        object.__setattr__(self, "edges", edges.reshape(2, -1))
+        object.__setattr__(self, "num_nodes", index(self.num_nodes))
         if self.num_nodes < 0:
             raise PeError(f"a graph cannot have {self.num_nodes} nodes")
         if edges.size and not (edges.min() >= 0 and edges.max() < self.num_nodes):

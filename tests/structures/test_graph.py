@@ -105,3 +105,17 @@ def test_the_record_says_which_graph():
     one, other = graph(3, [(0, 1)]), graph(3, [(0, 2)])
     assert repr(one).startswith("Graph(3 nodes, 1 edges, undirected, sha256 ")
     assert repr(one) != repr(other)
+
+
+@pytest.mark.parametrize(
+    "edges", [[[0, 1], [1, 2], [2, 0]], [[0.5, 1.0], [1.0, 2.0]], [0, 1, 1, 2], [0, 1, 2]]
+)
+def test_edges_that_are_no_two_rows_of_whole_numbers_are_refused(edges):
+    with pytest.raises(PeError, match=r"edges are .* \[.*\]: give whole numbers \(2, m\)"):
+        Graph(3, edges)
+
+
+def test_numbers_of_numpy_are_numbers():
+    g = Graph(np.int32(3), np.array([[0.0, 1.0], [1.0, 2.0]]))
+    assert g.adjacency.dense().tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    assert type(g.num_nodes) is int

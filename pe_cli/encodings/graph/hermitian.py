@@ -13,12 +13,14 @@ from pe_cli.structures.graph import Graph, SparseRows, coalesced, need_scipy, sp
 Reals: TypeAlias = NDArray[np.float64]
 Vectors: TypeAlias = NDArray[Any]  # (n, r) float64, or complex128 for a magnetic Laplacian
 Isolated: TypeAlias = Literal["zero", "one"]
+Axes: TypeAlias = Literal["map", "oap"]
 EPS = float(np.finfo(np.float64).eps)
 SPACE_NOISE = 4096  # times eps / gap: entries of a basis of an eigenspace below are 0
 MOST_NOISE = 1e-9  # that is taken for 0
 SEPARATE = 1e-9  # of the norm: below it an eigenvalue may be mixed with the null vector's
 SPREAD = 1e4  # of the weights of a component, from which eigenvalues are made from the incidence matrix
 MOST_INCIDENCE = 10**10  # operations of that
+SHARE_OF_ALL = 10.0  # of every node in the sum over a class of nodes, as in the code of Ma et al.
 SPLIT = 134217729.0  # 2^27 + 1: cuts a float64 into halves of 26 bits
 
 
@@ -161,6 +163,83 @@ def canonical_basis(spaces: Vectors, count: int) -> Vectors:
             rest -= basis[:, :, column, None] * direction.conj()[:, None, :]
             weight -= np.abs(basis[:, :, column]) ** 2
     return basis
+
+
+def axis_basis(spaces: Reals, axes: Axes) -> tuple[Reals, NDArray[np.bool_]]:
+    """(f, m, n) an orthonormal basis of each space `spaces` (f, m, n) that does not depend on the numbering of the nodes,
+    and (f,) whether there is one; its vectors are rows.
+
+    Nodes of equal key are one class. With P the projector on the space, the columns are P x, made orthogonal to the columns
+    before, of the classes in turn, x the sum of the nodes of a class and 10 times that of all. The key of node i is the
+    length of P e_i; of `oap`, where m > 1, it is P_ii + sum_j P_ij^3. Classes come in descending order of their keys, and
+    those that add no direction are passed over, which `map` does not do. Where m = 1, so that only the sign is free, both
+    take the length, ascending, and the first class whose P x is not 0.
+
+    Source: Ma, Wang and Wang, "Laplacian Canonization", 2023 (arXiv:2310.18716), algorithms 1 and 2, and Ma et al., "A
+    Canonicalization Perspective on Invariant and Equivariant Learning", 2024 (arXiv:2405.18378), with order and factor of
+    their code.
+    """
+    count, dimension, size = spaces.shape
+    key = np.sqrt(np.einsum("fmi,fmi->fi", spaces, spaces))
+    if dimension > 1:
+        key = -key if axes == "map" else -np.stack([_cubed_key(rows) for rows in spaces])
+    order = np.argsort(key, axis=1, kind="stable")
+    other = np.diff(np.take_along_axis(key, order, axis=1), axis=1, prepend=-np.inf) > MOST_NOISE
+    first = np.flatnonzero(other)
+    in_order = np.take_along_axis(spaces, order[:, None, :], axis=2).transpose(0, 2, 1).reshape(-1, dimension)
+    members = np.diff(np.append(first, count * size))
+    item = first // size
+    sums = np.add.reduceat(in_order, first) + SHARE_OF_ALL * spaces.sum(axis=2)[item]
+    length = np.sqrt(SHARE_OF_ALL**2 * size + (2 * SHARE_OF_ALL + 1) * members)  # of x
+    starts = np.searchsorted(item, np.arange(count + 1))
+    basis, done = np.zeros((count, dimension, dimension)), np.zeros(count, dtype=np.int64)
+    for turn in range(int(np.diff(starts).max(initial=0))):
+        open_ = np.flatnonzero((done < dimension) & (starts[:-1] + turn < starts[1:]))
+        if axes == "map" and dimension > 1:
+            open_ = open_[done[open_] == turn]
+        if not open_.size:
+            break
+        rest = sums[starts[open_] + turn]
+        for _ in range(2):
+            rest = rest - np.einsum("fab,fa->fb", basis[open_], np.einsum("fab,fb->fa", basis[open_], rest))
+        norm = np.linalg.norm(rest, axis=1)
+        new = norm > MOST_NOISE * length[starts[open_] + turn]
+        own = open_[new]
+        basis[own, done[own]] = rest[new] / norm[new, None]
+        done[own] += 1
+    return np.einsum("fab,fbi->fai", basis, spaces), done == dimension
+
+
+def _cubed_key(rows: Reals) -> Reals:
+    """(n,) P_ii + sum_j P_ij^3 of the projector P on a space with the orthonormal basis `rows` (m, n)."""
+    dimension, size = rows.shape
+    if dimension**2 > size:
+        projector: Reals = rows.T @ rows
+        return np.asarray(np.diagonal(projector) + (projector**3).sum(axis=1))
+    pairs = (rows[:, None, :] * rows).reshape(-1, size)
+    return np.asarray((rows**2).sum(axis=0) + np.einsum("pi,pi->i", pairs, (pairs @ rows.T) @ rows))
+
+
+def quiet(rows: NDArray[Any], limit: Reals) -> Vectors:
+    """The rows with 0 for what is at most `limit` (f,): noise of the solver around an entry that is 0."""
+    if np.iscomplexobj(rows):
+        return np.asarray(quiet(rows.real, limit) + 1j * quiet(rows.imag, limit))
+    return np.where(np.abs(rows) <= limit[:, None], 0.0, rows)
+
+
+def depends_on_noise(rows: Vectors, finished: Vectors, noise: Reals, zero: Reals) -> NDArray[np.bool_]:
+    """(f,) whether an entry would be rounded to another float32 if it differed by `noise` (f,)."""
+    if np.iscomplexobj(rows):
+        return depends_on_noise(rows.real, finished.real, noise, zero) | depends_on_noise(
+            rows.imag, finished.imag, noise, zero
+        )
+    size = np.abs(rows)
+    if finished is rows:
+        width: Reals = np.broadcast_to(noise[:, None], rows.shape)
+    else:
+        width = noise[:, None] * np.divide(np.abs(finished), size, out=np.zeros_like(size), where=size > 0)
+    other = (finished - width).astype(np.float32) != (finished + width).astype(np.float32)
+    return np.asarray((other & (size > zero[:, None])).any(axis=1))
 
 
 def part_from_null_vector(matrices: Vectors, null: Reals, values: Reals, vectors: Vectors) -> None:

@@ -7,13 +7,14 @@ else stands in the file: a stack gives each matrix the same bits as if it were a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.encodings.graph.hermitian import Axes, axis_basis, canonical_basis, quiet
 from pe_cli.errors import PeError, parameter
 from pe_cli.process import require_memory, step
 from pe_cli.structures import Graph
@@ -102,6 +103,74 @@ class Members:
     def block(self, matrix: SparseRows, nodes: NDArray[np.int64]) -> SparseRows:
         """The rows of one component, whose nodes (s,) are renumbered from 0."""
         return matrix if len(nodes) == matrix.size else matrix.block(nodes, self.place)
+
+
+class Spaces:
+    """Eigenspaces of graphs, put together from columns of their components; then a basis of each, those of one size together.
+
+    `groups` are the graphs.
+    """
+
+    def __init__(self, groups: Members) -> None:
+        self._groups = groups
+        self._columns: list[NDArray[np.float64]] = []
+        self._rows: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+
+    def add(self, nodes: NDArray[np.int64], rows: NDArray[np.float64], *about: Any) -> None:
+        """Columns `rows` (f, s) at the nodes (f, s) of a component.
+
+        Of each, or of all, `about` are the number of its space, its turn in the space, the column of the table where the
+        space begins, its eigenvalue, its noise, and whether it is sharp.
+        """
+        group = self._groups.labels[nodes[:, 0]]
+        self._columns.append(np.stack(np.broadcast_arrays(group, *about)).astype(np.float64))
+        self._rows.append((nodes, rows))
+
+    def into(
+        self,
+        vectors: NDArray[np.float64],
+        found: NDArray[np.int64],
+        finish: Callable[..., NDArray[np.float64]],
+        axes: Axes,
+    ) -> NDArray[np.bool_]:
+        """Write a basis of each space by its axes to the first `found` (graphs,) columns of `vectors` (n, K).
+
+        (graphs, K) whether a column has it. The others are chosen by the numbering of the nodes.
+        """
+        canonical = np.zeros((len(found), vectors.shape[1]), dtype=bool)
+        if not self._columns:
+            return canonical
+        group, space, turn, first, value, noise, sharp = np.concatenate(self._columns, axis=1)
+        _, one, space, dimension = np.unique(
+            space, return_index=True, return_inverse=True, return_counts=True
+        )
+        group, first, value = group[one].astype(np.int64), first[one].astype(np.int64), value[one]
+        size = self._groups.sizes[group]
+        starts = np.cumsum(size * dimension) - size * dimension
+        numbers = np.zeros(int((size * dimension).sum()))
+        begin = starts[space] + turn.astype(np.int64) * size[space]
+        for nodes, rows in self._rows:
+            numbers[begin[: len(rows), None] + self._groups.place[nodes]] = rows
+            begin = begin[len(rows) :]
+        limit, certain = np.zeros(len(one)), np.ones(len(one))
+        np.maximum.at(limit, space, noise)
+        np.minimum.at(certain, space, sharp)
+        for nodes_each, columns in np.unique(np.stack([size, dimension], axis=1), axis=0).tolist():
+            own = np.flatnonzero((size == nodes_each) & (dimension == columns))
+            where = starts[own][:, None] + np.arange(nodes_each * columns)
+            spaces = numbers[where].reshape(len(own), columns, nodes_each)
+            basis, told = axis_basis(spaces, axes)
+            told &= certain[own] > 0
+            basis[~told] = canonical_basis(spaces[~told].transpose(0, 2, 1), columns).transpose(0, 2, 1)
+            graphs = group[own]
+            nodes = self._groups.order[self._groups.starts[graphs][:, None] + np.arange(nodes_each)]
+            for number in range(columns):
+                rows = basis[:, number] if columns == 1 else quiet(basis[:, number], limit[own])
+                at = first[own] + number
+                shown = (at >= 0) & (at < found[graphs])
+                vectors[nodes[shown], at[shown, None]] = finish(rows, value[own], nodes)[shown]
+                canonical[graphs[shown], at[shown]] = told[shown]
+        return canonical
 
 
 class PairValues:

@@ -20,17 +20,20 @@ from pe_cli.encodings.graph.hermitian import (
     EPS,
     MOST_NOISE,
     SPACE_NOISE,
+    Axes,
     Hermitian,
     Reals,
     Vectors,
     by_incidence,
     canonical_basis,
+    depends_on_noise,
     edge_sums,
     part_from_null_vector,
+    quiet,
     refined,
     spread_weights,
 )
-from pe_cli.encodings.graph.members import Members, Stack
+from pe_cli.encodings.graph.members import Members, Spaces, Stack
 from pe_cli.encodings.graph.solvers import Solver
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.process import require_memory
@@ -72,6 +75,7 @@ class SpectralColumns(NamedTuple):
 
     `values` (graphs, K), `vectors` (n, K) and `found` (graphs,), the number of columns that there are. `multiplicities`
     are the sizes of the eigenspaces of a single graph, `cut` (graphs,) how many dimensions of the last one are left out.
+    `canonical` (graphs, K) tells, where `axes` are asked for, which columns do not depend on the numbering of the nodes.
     """
 
     values: Reals
@@ -81,6 +85,7 @@ class SpectralColumns(NamedTuple):
     cut: NDArray[np.int64]
     open_end: bool
     residual: float
+    canonical: NDArray[np.bool_] | None
 
 
 class Spectra:
@@ -90,6 +95,7 @@ class Spectra:
         self, graph: Graph, matrix: Hermitian, count: int, solver: Solver, *, each: bool = False
     ) -> None:
         self.matrix, self.count, self.solver, self._graph = matrix, count, solver, graph
+        self.each = each
         self.members = Members(matrix.off)
         sizes = self.members.sizes
         self.groups = (
@@ -109,6 +115,11 @@ class Spectra:
         """The components that have a null vector, in order."""
         assert self.matrix.null is not None
         return np.flatnonzero(self.matrix.null[self.members.first_nodes])
+
+    def unit_null(self, nodes: Integers) -> Reals:
+        """The null vector of the component with these nodes."""
+        assert self.matrix.null is not None
+        return np.asarray(self.matrix.null[nodes] / np.linalg.norm(self.matrix.null[nodes]))
 
     def _stack(self, stack: Stack) -> SolvedStack:
         nodes, size = stack.nodes, stack.size
@@ -165,24 +176,29 @@ class Spectra:
         )
 
     def columns(
-        self, k: int, trivial: Integers, multiplet: Multiplet, finish: Finish | None = None
+        self,
+        k: int,
+        trivial: Integers,
+        multiplet: Multiplet,
+        finish: Finish | None = None,
+        axes: Axes | None = None,
     ) -> SpectralColumns:
         """The null vectors of the components `trivial`, then the smallest other eigenpairs; k in all of each graph."""
+        spaces = None if axes is None else self._spaces(trivial)
         rank = _ranks(self.groups[trivial])
         if multiplet == "error" and rank.max(initial=0) >= k:
             raise _cuts(k, int(rank.max()) + 1 - k)
         if multiplet != "extend":
             trivial, rank = trivial[rank < k], rank[rank < k]
         before = np.bincount(self.groups[trivial], minlength=self.group_count)
-        choice = _Choice(self, k, before, multiplet)
+        choice = _Choice(self, k, before, multiplet, whole=axes is not None)
         found = before + choice.taken
         width = max(k, int(found.max(initial=0))) if multiplet == "extend" else k
         values = np.zeros((self.group_count, width))
         vectors = np.zeros((self.matrix.size, width), dtype=self.matrix.dtype)
         for component, place in zip(trivial.tolist(), rank.tolist(), strict=True):
             nodes = self.members.nodes(component)
-            assert self.matrix.null is not None
-            unit = (self.matrix.null[nodes] / np.linalg.norm(self.matrix.null[nodes]))[None]
+            unit = self.unit_null(nodes)[None]
             vectors[nodes, place] = (finish(unit, np.zeros(1), nodes[None]) if finish else unit)[0]
         miss = 0.0
         for own in choice.by_stack(before):
@@ -190,8 +206,15 @@ class Spectra:
             nodes = own.solved.stack.nodes[own.member]
             if not self._graph.several:
                 miss = max(miss, self._residual(nodes, rows, exact))
-            vectors[nodes, own.rank[:, None]] = finish(rows, exact, nodes) if finish else rows
-            values[own.group, own.rank] = exact
+            if spaces is not None:
+                own.into(spaces, rows, exact)
+            else:
+                vectors[nodes, own.rank[:, None]] = finish(rows, exact, nodes) if finish else rows
+            shown = own.rank < width
+            values[own.group[shown], own.rank[shown]] = exact[shown]
+        canonical = None
+        if spaces is not None and axes is not None and finish is not None:
+            canonical = spaces.into(vectors, found, finish, axes)
         return SpectralColumns(
             values,
             vectors,
@@ -200,7 +223,22 @@ class Spectra:
             choice.cut,
             choice.open_end,
             miss / (self.matrix.bound or 1.0),
+            canonical,
         )
+
+    def _spaces(self, trivial: Integers) -> Spaces:
+        """The whole eigenspaces of each graph, or of each component; at first those of 0 that `trivial` is of."""
+        graph, members = self._graph, self.members
+        groups = members if self.each else Members(self.matrix.off, graph.graph_of)
+        spaces = Spaces(groups)
+        null = self.with_null_vector()
+        shown, there = (np.bincount(self.groups[c], minlength=self.group_count) for c in (trivial, null))
+        for component, turn in zip(null.tolist(), _ranks(self.groups[null]).tolist(), strict=True):
+            own, nodes = self.groups[component], members.nodes(component)
+            if shown[own]:
+                first = shown[own] - there[own]  # -1 where one is dropped
+                spaces.add(nodes[None], self.unit_null(nodes)[None], -1 - own, turn, first, 0.0, 0.0, True)
+        return spaces
 
     def _residual(self, nodes: Integers, rows: Vectors, values: Reals) -> float:
         """The largest norm of L v - λ v."""
@@ -219,13 +257,15 @@ class _Choice:
     those of its components, and each keeps its own.
     """
 
-    def __init__(self, spectra: Spectra, k: int, before: Integers, multiplet: Multiplet) -> None:
+    def __init__(
+        self, spectra: Spectra, k: int, before: Integers, multiplet: Multiplet, *, whole: bool
+    ) -> None:
         self._solved, wanted = spectra.solved, k - before
         pieces: list[tuple[NDArray[Any], ...]] = []
         most = int(wanted.max(initial=0))
-        whole = not spectra._graph.several or multiplet != "warn"
+        all_pairs = not spectra._graph.several or multiplet != "warn"
         for number, solved in enumerate(self._solved):
-            keep = _kept(solved, most if not whole else solved.values.shape[1])
+            keep = _kept(solved, solved.values.shape[1] if all_pairs else most)
             member, place = np.nonzero(keep)
             pieces.append(
                 (
@@ -264,7 +304,7 @@ class _Choice:
         if multiplet == "extend":
             taken = whole_spaces
             self.cut = np.zeros_like(self.cut)
-        self._chosen = taken
+        self._chosen = whole_spaces if whole else taken
         self.taken = np.bincount(self.group[taken], minlength=spectra.group_count)
         self.open_end = self._goes_on()
 
@@ -295,6 +335,7 @@ class _Choice:
         dimension = np.repeat(lengths, lengths)
         chosen = np.flatnonzero(self._chosen)
         order = chosen[np.lexsort((dimension[chosen], self.which[chosen]))]
+        within = _ranks(self.space)
         keys = self.which[order] * (int(dimension.max(initial=0)) + 1) + dimension[order]
         ends = np.diff(keys, prepend=-1, append=-1) != 0 if keys.size else keys != 0
         parts = []
@@ -309,6 +350,8 @@ class _Choice:
                     int(dimension[own[0]]),
                     self.group[own],
                     self.rank[own] + before[self.group[own]],
+                    self.space[own],
+                    within[own],
                 )
             )
         return parts
@@ -325,6 +368,8 @@ class _Part:
     dimension: int
     group: Integers
     rank: Integers
+    space: Integers  # of the graph
+    column: Integers  # within that space
 
     def rows(self, finish: Finish | None, combinatorial: bool) -> tuple[Vectors, Reals]:
         """(f, s) the unit columns as rows, without the noise of the solver; and their eigenvalues (f,)."""
@@ -357,6 +402,29 @@ class _Part:
         unit = self.solved.unit[self.member, self.place]
         return np.asarray(np.divide(unit, gap, out=np.ones_like(unit), where=gap > unit), dtype=np.float64)
 
+    def into(self, spaces: Spaces, rows: Vectors, values: Reals) -> None:
+        """Add the columns `rows` (f, s) to the spaces of their graphs.
+
+        They are sharp where all of the space is known, and told so well from others that entries of one size are seen.
+        """
+        solved, noise = self.solved, self._noise()
+        left = ROUND * noise * (1.0 if solved.matrices is None else noise)
+        inside = (
+            solved.complete
+            or solved.values[self.member, self.place]
+            < (solved.values[:, -1] - solved.doubt[:, -1])[self.member]
+        )
+        spaces.add(
+            solved.stack.nodes[self.member],
+            rows,
+            self.space,
+            self.column,
+            self.rank - self.column,
+            values,
+            np.minimum(SPACE_NOISE * noise, MOST_NOISE),
+            (left < MOST_NOISE) & inside,
+        )
+
     def _columns(self, which: Integers, offset: int = 0) -> Vectors:
         column = self.solved.skipped + self.first[which] + offset
         return np.asarray(self.solved.vectors[self.member[which], :, column])
@@ -383,14 +451,14 @@ class _Part:
         rows = canonical_basis(self._columns(np.arange(len(self.member)))[:, :, None], 1)[:, :, 0]
         near = noise > NEAR
         limit = np.minimum(np.where(near, NOISE * (EPS + noise * noise), NOISE * noise), MOST_NOISE)
-        doubtful = near | _depends_on_noise(
+        doubtful = near | depends_on_noise(
             rows, finish(rows, values, nodes) if finish else rows, ROUND * noise, limit
         )
         which = np.flatnonzero(doubtful)
         if which.size:
             rows[which] = self._refined(which, np.ascontiguousarray(rows[which]))
-        rows = canonical_basis(_quiet(rows, limit)[:, :, None], 1)[:, :, 0]
-        return _quiet(rows, np.maximum(limit, NOISE * EPS))
+        rows = canonical_basis(quiet(rows, limit)[:, :, None], 1)[:, :, 0]
+        return quiet(rows, np.maximum(limit, NOISE * EPS))
 
     def _bases(self, noise: Reals) -> Vectors:
         """The canonical basis of each eigenspace, as many of its columns as are chosen."""
@@ -403,7 +471,7 @@ class _Part:
             vectors[:, :, column] = self._refined(one, np.ascontiguousarray(vectors[:, :, column]))
         turn = self.place - self.first
         basis = canonical_basis(vectors, int(turn.max()) + 1)
-        return _quiet(np.asarray(basis[inverse, :, turn]), np.minimum(SPACE_NOISE * noise, MOST_NOISE))
+        return quiet(np.asarray(basis[inverse, :, turn]), np.minimum(SPACE_NOISE * noise, MOST_NOISE))
 
 
 def _cuts(k: int, more: int) -> PeError:
@@ -429,25 +497,3 @@ def _ranks(groups: Integers) -> Integers:
         return np.zeros(0, dtype=np.int64)
     first = np.flatnonzero(np.concatenate([[True], np.diff(groups) != 0]))
     return np.arange(len(groups)) - np.repeat(first, np.diff(np.append(first, len(groups))))
-
-
-def _quiet(rows: NDArray[Any], limit: Reals) -> Vectors:
-    """The rows with 0 for what is at most `limit` (f,): noise of the solver around an entry that is 0."""
-    if np.iscomplexobj(rows):
-        return np.asarray(_quiet(rows.real, limit) + 1j * _quiet(rows.imag, limit))
-    return np.where(np.abs(rows) <= limit[:, None], 0.0, rows)
-
-
-def _depends_on_noise(rows: Vectors, finished: Vectors, noise: Reals, zero: Reals) -> NDArray[np.bool_]:
-    """(f,) whether an entry would be rounded to another float32 if it differed by `noise` (f,)."""
-    if np.iscomplexobj(rows):
-        return _depends_on_noise(rows.real, finished.real, noise, zero) | _depends_on_noise(
-            rows.imag, finished.imag, noise, zero
-        )
-    size = np.abs(rows)
-    if finished is rows:
-        width: Reals = np.broadcast_to(noise[:, None], rows.shape)
-    else:
-        width = noise[:, None] * np.divide(np.abs(finished), size, out=np.zeros_like(size), where=size > 0)
-    other = (finished - width).astype(np.float32) != (finished + width).astype(np.float32)
-    return np.asarray((other & (size > zero[:, None])).any(axis=1))

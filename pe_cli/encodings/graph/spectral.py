@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.encodings.graph.hermitian import (
+    Axes,
     Hermitian,
     Isolated,
     Reals,
@@ -28,7 +29,7 @@ from pe_cli.signature import Floats, encoding
 from pe_cli.structures import Graph, GraphLike, as_graph
 from pe_cli.tensors import Tensors
 
-Sign: TypeAlias = Literal["max-abs", "first", "random"]
+Sign: TypeAlias = Literal["max-abs", "first", "random", "map", "oap"]
 VectorNorm: TypeAlias = Literal["l2", "l1", "abs-max", "wavelength", "rows"]
 
 
@@ -109,9 +110,12 @@ def laplacian(
 
     Eigenvectors are free up to sign, and up to rotation where an eigenvalue is multiple. The basis written here
     depends on the eigenspace alone: projections of single nodes, each positive at its largest entry. So two
-    runs, and different solvers, agree.
+    runs, and different solvers, agree. Of several such nodes the first is taken; with sign map or oap nothing depends on
+    the numbering of the nodes but what tensor canonical (K,), 0 or 1, says.
 
-    Source: Dwivedi et al., "Benchmarking Graph Neural Networks", 2020 (arXiv:2003.00982), section 4.
+    Source: Dwivedi et al., "Benchmarking Graph Neural Networks", 2020 (arXiv:2003.00982), section 4; map: Ma et al.,
+    "Laplacian Canonization", 2023 (arXiv:2310.18716), section 3; oap: Ma et al., "A Canonicalization Perspective on
+    Invariant and Equivariant Learning", 2024 (arXiv:2405.18378).
 
     Parameters
     ----------
@@ -123,7 +127,8 @@ def laplacian(
     components : the k smallest of the whole graph, or of each component by itself (eigenvalues (components, k)).
     isolated : normalised eigenvalue of a node without edges: zero as in scipy, one as in PyG and DGL.
     multiplet : where k cuts an eigenspace: warn, extend to all of it, or refuse.
-    sign : make positive the largest entry, or the first that is not zero; or random by seed.
+    sign : make positive the largest entry, or the first that is not zero; or random by seed; or sign and basis by the axes of
+        the nodes, alike in every numbering: as MAP has them, or OAP, which finds a basis of more eigenspaces.
     vec_norm : scale columns to length 1 (l2), sum 1 (l1), largest 1, or the last times pi / (2 sqrt(eigenvalue)); or rows,
         each to length 1 over its k columns.
     pad : what fills the columns that a graph of too few nodes does not have.
@@ -136,7 +141,8 @@ def laplacian(
     Returns
     -------
     Tensors
-        eigenvectors and eigenvalues; of several graphs eigenvalues (graphs, K), with ptr (graphs + 1,).
+        eigenvectors and eigenvalues, with sign map or oap canonical; of several graphs eigenvalues and canonical
+        (graphs, K), with ptr (graphs + 1,).
 
     Raises
     ------
@@ -167,11 +173,14 @@ def laplacian(
     matrix = laplacian_matrix(adjacency, norm == "none", isolated)
     root = np.sqrt(np.where(alone(adjacency), 1.0, adjacency.row_sums())) if norm == "rw" else None
 
+    axes: Axes | None = sign if sign in ("map", "oap") else None
+
     def finish(rows: Vectors, values: Reals, nodes: Integers) -> Vectors:
         if root is not None:
             rows = rows / root[nodes]
             rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-        return signed(scaled(rows, values, vec_norm), sign)
+        rows = scaled(rows, values, vec_norm)
+        return rows if axes else signed(rows, sign)
 
     each = components == "each"
     if each and (graph.several or multiplet == "extend"):
@@ -182,7 +191,7 @@ def laplacian(
     spectra = Spectra(graph, matrix, k + 1, solver, each=each)
     null = spectra.with_null_vector()
     trivial = {"zeros": null[:0], "first": _beyond_first(null, spectra), "none": null}[drop]
-    spectra, columns = _columns(spectra, graph, matrix, k, trivial, multiplet, finish)
+    spectra, columns = _columns(spectra, graph, matrix, k, trivial, multiplet, finish, axes)
     if sign == "random":
         draws = uniform_rows(graph.first + np.arange(graph.num_graphs), columns.vectors.shape[1], seed or 0)
         columns.vectors[:] *= np.sign(draws - 0.5)[graph.graph_of]
@@ -338,20 +347,21 @@ def _columns(
     trivial: Integers,
     multiplet: Multiplet,
     finish: Finish | None,
+    axes: Axes | None = None,
 ) -> tuple[Spectra, SpectralColumns]:
     """The columns; for all of the last eigenspace with more eigenpairs, then with all that there are."""
     if graph.several and multiplet == "extend":
         raise PeError(
             f"{parameter('multiplet')} extend: a dataset has the same number of columns for every graph"
         )
-    columns = spectra.columns(k, trivial, multiplet, finish)
+    columns = spectra.columns(k, trivial, multiplet, finish, axes)
     if multiplet != "extend" or not columns.open_end:
         return spectra, columns
     for count, solver in ((4 * spectra.count, spectra.solver), (spectra.count, "dense")):
         if solver == "dense" and spectra.members.sizes.max() > MOST_WHOLE:
             break
         more = Spectra(graph, matrix, count, solver)
-        columns = more.columns(k, trivial, multiplet, finish)
+        columns = more.columns(k, trivial, multiplet, finish, axes)
         if not columns.open_end:
             return more, columns
     raise PeError(
@@ -376,6 +386,7 @@ def _facts(columns: SpectralColumns, more: dict[str, Any], spectra: Spectra, eac
     return {
         **facts,
         **more,
+        **_canonical_count(columns),
         "solver": "+".join(sorted(spectra.solvers)) or "none",
         "residual": float(f"{columns.residual:.1e}"),
         "connected_components": len(sizes),
@@ -388,9 +399,17 @@ def _counts(columns: SpectralColumns, k: int, spectra: Spectra) -> dict[str, Any
     return {
         "graphs_with_fewer_columns": int(np.count_nonzero(columns.found < k)),
         "graphs_with_a_cut_eigenspace": int(np.count_nonzero(columns.cut)),
+        **_canonical_count(columns),
         "connected_components": spectra.members.count,
         "isolated_nodes": int(np.count_nonzero(spectra.members.sizes == 1)),
     }
+
+
+def _canonical_count(columns: SpectralColumns) -> dict[str, int]:
+    """How many columns depend on the numbering of the nodes, where others were asked for."""
+    if columns.canonical is None:
+        return {}
+    return {"columns_not_canonical": int(columns.found.sum() - np.count_nonzero(columns.canonical))}
 
 
 def _filled(
@@ -431,6 +450,19 @@ def _filled(
         if pad != "zero":
             vectors[missing[graph.graph_of if each is None else each.members.labels]] = PADDING[pad]
     tensors = {"eigenvectors": vectors, "eigenvalues": values}
+    if columns.canonical is not None:
+        several = graph.several or each is not None
+        tensors["canonical"] = (columns.canonical if several else columns.canonical[0]).astype(np.uint8)
+        if _canonical_count(columns)["columns_not_canonical"]:
+            which = (
+                "some columns"
+                if several
+                else "columns " + ", ".join(map(str, np.flatnonzero(~columns.canonical[0, : found[0]])))
+            )
+            warnings += (
+                f"{which} (where the tensor canonical is 0) are not canonical: their axes are symmetric, or fewer than the "
+                "dimensions of the eigenspace; the numbering of the nodes has chosen sign or basis",
+            )
     if each is not None:
         tensors["component"] = each.members.labels
     elif not graph.several:
