@@ -215,7 +215,11 @@ def layer_kinds(ledger: KeyLedger) -> list[str]:
 
 
 def layers_of(ledger: KeyLedger, label: str | None) -> tuple[int, ...]:
-    """The numbers of the layers of this type, where something says which they are."""
+    """The numbers of the layers of this type, where the file says how many layers there are: sizes of one class differ."""
+    listed = isinstance(ledger.config.values.get("layer_types"), list)
+    count = ledger.geometry("num_hidden_layers")
+    if not listed and (count is None or count.assumed):
+        return ()
     return tuple(layer for layer, kind in enumerate(layer_kinds(ledger)) if label and kind == label)
 
 

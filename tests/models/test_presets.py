@@ -69,3 +69,15 @@ def test_phi_switches_its_factors_at_the_original_length() -> None:
 def test_an_unknown_name_is_told_the_nearest() -> None:
     with pytest.raises(PeError, match=r"did you mean 'llama-3\.1'"):
         preset("lama-3.1")
+
+
+@pytest.mark.parametrize(("name", "layers"), [("gemma-3-1b", 26), ("gemma-3-4b", 34), ("gemma-3-27b", 62)])
+def test_the_layers_of_a_type_are_those_of_this_size(name: str, layers: int) -> None:
+    """Numbers of layers as litgpt's config.py has them; every sixth layer has full attention."""
+    full = preset(f"{name}:full_attention").layers
+    assert full == tuple(range(5, layers, 6))
+    assert sorted([*full, *preset(f"{name}:sliding_attention").layers]) == list(range(layers))
+
+
+def test_no_layers_are_named_where_nothing_says_how_many_there_are() -> None:
+    assert preset("gemma-4:full_attention").layers == ()
