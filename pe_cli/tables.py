@@ -93,8 +93,9 @@ class Request:
     """A table that was asked for: `origins` says where a parameter came from, where that is not the command line.
 
     `more` are fields of `--json` that a command adds.
-    `remarks` are lines for stderr, each with the indent of its continuation; they come when the table is out, so that
-    nothing is said of one that cannot be.
+    `title` says what the table is in a line, and `ledger` lists the parameters with their origins for stderr, each line
+    with the indent of its continuation; a summary has both itself. `notes` are told either way. All of it comes when
+    the table is out, so that nothing is said of one that cannot be.
     """
 
     encoding: str
@@ -103,7 +104,9 @@ class Request:
     parameters: Mapping[str, Any]
     origins: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    remarks: tuple[tuple[str, int], ...] = ()
+    title: str = ""
+    ledger: tuple[tuple[str, int], ...] = ()
+    notes: tuple[str, ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -409,8 +409,10 @@ def emit(request: Request, output: options.Output) -> None:
     if output.json:
         print(canonical(report(request, output.output)))
     if not output.quiet:
-        for remark, indent in request.remarks:
-            tell(remark, indent=indent)
+        for line, indent in request.ledger if writes or output.json else ():
+            tell(line, indent=indent)
+        for note in request.notes:
+            tell(f"pe: note: {note}")
         for warning in (*table.warnings, *request.warnings):
             tell(f"pe: warning: {warning}")
         if writes:
@@ -472,7 +474,7 @@ def _say_written(request: Request, output: options.Output) -> None:
         for name, value in telling(request.table.facts).items()
     ]
     where = output.output or "stdout"
-    said = "; ".join([f"{tensors}, {size(request.table.nbytes)} to {where}", *facts])
+    said = "; ".join([f"wrote {size(request.table.nbytes)} to {where}: {tensors}", *facts])
     tell(f"pe: {said}")
     kind = default_format(output.output, specs, output.format)
     foreign = sorted({spec.dtype for spec in specs} & FOREIGN_TO_NUMPY)

@@ -19,6 +19,7 @@ from pe_cli.tables import JoinedTables, Request, RowTable, Table, WholeTable
 
 ENCODING_TABLE = "encoding"
 ROW_ORDERS = ("model", "raster")
+FROM_COMMAND_LINE = frozenset({"layout", "compute", "grid", "dtype"})  # in place of what the model has
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,10 @@ class Which:
         "N", "Length served, where the table depends on it (dynamic NTK, LongRoPE).", minimum=1, common=True
     )
     layout: str | None = option(
-        "NAME", "As in `pe gen rope`; by default as the model's own code stores it.", common=True
+        "NAME",
+        "A layout of `pe gen rope`, or the software that takes it: onnx, tensorrt-llm, vllm, sglang, transformers, "
+        "diffusers, llama.cpp and others; by default as the model's own code stores it.",
+        common=True,
     )
     truncate: bool | None = option(
         None, "Round YaRN's range or not, whatever the file says.", flags="--truncate/--no-truncate"
@@ -99,16 +103,22 @@ def model(which: Which, rows: ModelRows, naming: options.Naming, output: options
     if which.layer_type == ALL_LAYERS:
         table: Table = JoinedTables({str(label): one for label, (one, _) in made.items()})
         arguments: dict[str, Any] = {str(label): given for label, (_, given) in made.items()}
-        origins = {f"{label}.{name}": of for label, one in every.items() for name, of in one.origins.items()}
+        origins = {
+            f"{label}.{name}": of
+            for label, one in every.items()
+            for name, of in _origins(one, made[label][1]).items()
+        }
         warnings = tuple(dict.fromkeys(said for one in every.values() for said in one.warnings))
     else:
         table, arguments = made[which.layer_type]
-        origins, warnings = first.origins, first.warnings
+        origins, warnings = _origins(first, arguments), first.warnings
     name = first.encoding if which.table == ENCODING_TABLE else which.table
     command = options.command_line(("gen", "model"), *map(options.given_in, (which, rows, naming)))
-    remarks = tuple(remark for label, one in every.items() for remark in _remarks(one, made[label][1]))
+    ledger = tuple(line for label, one in every.items() for line in _ledger(one, made[label][1]))
+    notes = tuple(dict.fromkeys(note for one in every.values() for note in _notes(one)))
     more = {"unread": list(dict.fromkeys(key for one in every.values() for key in one.unread))}
-    gen.emit(Request(name, table, command, arguments, origins, warnings, remarks, more), output)
+    request = Request(name, table, command, arguments, origins, warnings, _title(first), ledger, notes, more)
+    gen.emit(request, output)
 
 
 def _table(
@@ -253,22 +263,32 @@ def _model_facts(resolved: Resolved) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value}
 
 
-def _remarks(resolved: Resolved, arguments: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Every value with where it came from, and the notes."""
+def _origins(resolved: Resolved, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Where each value came from: the file, or the command line where that gives another."""
+    known = resolved.parameters
+    given = {name for name in FROM_COMMAND_LINE & set(arguments) if arguments[name] != known.get(name)}
+    origins = {**resolved.origins, **dict.fromkeys(given, "command line")}
+    return {name: origins[name] for name in arguments if name in origins}
+
+
+def _title(resolved: Resolved) -> str:
     kind = f" of {resolved.model_type}" if resolved.model_type else ""
-    yield f"pe: {resolved.encoding}{kind}, from {resolved.file}", INDENT
+    return f"{resolved.encoding}{kind}, from {resolved.file}"
+
+
+def _ledger(resolved: Resolved, arguments: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Every value with where it came from, under the title."""
+    yield f"pe: {_title(resolved)}", INDENT
+    origins = _origins(resolved, arguments)
     shown = {name: _short(value) for name, value in arguments.items()}
     names = max((len(name) for name in shown), default=0)
     values = max((len(value) for value in shown.values()), default=0)
     for name, value in shown.items():
-        origin = resolved.origins.get(name, "")
-        if resolved.parameters.get(name) != arguments[name] or name not in resolved.parameters:
-            origin = "command line"
-        yield f"pe:   {name:{names}}  {value:{values}}  {origin}".rstrip(), names + values + 10
-    for note in resolved.notes:
-        yield f"pe: note: {note}", INDENT
-    for table in resolved.extra_tables:
-        yield f"pe: note: {table.summary}: --table {table.name}", INDENT
+        yield f"pe:   {name:{names}}  {value:{values}}  {origins.get(name, '')}".rstrip(), names + values + 10
+
+
+def _notes(resolved: Resolved) -> list[str]:
+    return [*resolved.notes, *(f"{table.summary}: --table {table.name}" for table in resolved.extra_tables)]
 
 
 def _short(value: Any) -> str:

@@ -5,13 +5,14 @@ table of its model, where the values came from, and its wavelengths.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any
 
 from pe_cli.catalogue import CATALOGUE
 from pe_cli.errors import counted, one_line
 from pe_cli.heatmap import ordinal
 from pe_cli.process import size
-from pe_cli.render.console import console, in_lines, spell
+from pe_cli.render.console import INDENT, console, in_lines, spell
 from pe_cli.render.summary import draw, key_values, statistics_line
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
     from pe_cli.inspect import FileReport, TensorReport
 
-MANY_ROWS = 300  # above, a table that fits its columns to the terminal takes seconds
 WIDEST = 100
 LISTED_FROM = 4  # tensors of a file that are listed before they are shown
 SHOWN_PAIRS = 16
+HALF_AN_ULP = 0.505  # up to which rounding alone is to blame
 OVER_LENGTH = 256  # of the rows chosen from a large table: those that lie over its whole length
 
 
@@ -74,33 +75,26 @@ def _encoding(tensor: TensorReport) -> str | None:
 
 
 def _list(out: Console, tensors: Sequence[TensorReport]) -> None:
+    """A line for each tensor; where the terminal is too narrow for that, its name and what it is below it."""
     rows = []
     for tensor in tensors:
         spec = tensor.spec
         what = f"{tensor.role.encoding}: {tensor.role.role}" if tensor.role else _encoding(tensor) or ""
-        rows.append((spec.name, spec.dtype, str(list(spec.shape)), size(spec.nbytes), what))
-    _table(out, ("tensor", "dtype", "shape", "size", "what it is"), rows)
+        rows.append((one_line(spec.name), spec.dtype, str(list(spec.shape)), size(spec.nbytes), what))
+    headings = ("tensor", "dtype", "shape", "size", "what it is")
+    from rich.cells import cell_len
+    from rich.text import Text
 
-
-def _table(out: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    if len(rows) > MANY_ROWS:
-        widths = [min(max(map(len, column)), WIDEST) for column in zip(headings, *rows, strict=True)]
-        lines = (
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    widths = [min(max(map(cell_len, column)), WIDEST) for column in zip(headings, *rows, strict=True)]
+    if sum(widths) + 2 * len(widths) - 2 > out.width:
+        below = TextWrapper(out.width, initial_indent=" " * INDENT, subsequent_indent=" " * INDENT)
+        lines = [f"{name}\n{below.fill('  '.join(facts))}" for name, *facts in rows]
+    else:
+        lines = [
+            "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
             for row in (headings, *rows)
-        )
-        from rich.text import Text
-
-        out.print(Text("\n".join(map(one_line, lines))), soft_wrap=True)
-        return
-    from rich.table import Table as RichTable
-
-    table = RichTable(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    out.print(table)
+        ]
+    out.print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def _title(out: Console, tensor: TensorReport) -> None:
@@ -138,7 +132,15 @@ def _identity(tensor: TensorReport, said: str | None) -> dict[str, Any]:
             "encoding": f"{said}, as the file says",
             "numbers": f"alone they look like {found.encoding}",
         }
-    return {key: spell(value) for key, value in found.to_dict().items()}
+    told = found.to_dict()
+    precision, most = told.pop("precision", None), told.pop("max_abs", None)
+    if told.pop("residual", None) is not None and found.residual is not None:
+        off = f"at most {found.residual:.3g} ulp{'' if most is None else f', {most:.3g},'} from the formula"
+        correct = (
+            f"correctly rounded to {precision}, " if found.residual <= HALF_AN_ULP else f"in {precision} "
+        )
+        told["accuracy"] = correct + off
+    return {key: spell(value) for key, value in told.items()}
 
 
 def show_model(report: Mapping[str, Any]) -> None:
@@ -161,7 +163,7 @@ def show_model(report: Mapping[str, Any]) -> None:
             )
     for finding in report.get("findings", ()):
         out.print()
-        out.print(f"contradiction: {finding['what']}", style="yellow")
+        out.print(f"contradiction: {finding['what']}", style="bold")
         out.print(
             f"  between {' and '.join(finding['where'])}"
             if len(finding["where"]) > 1
@@ -174,7 +176,7 @@ def _show_model_table(out: Console, table: Mapping[str, Any]) -> None:
     out.print(f"{table['encoding']}{f' of {where}' if where else ''}", style="bold")
     out.print(key_values(table["parameters"], table["origins"]))
     for warning in table["warnings"]:
-        out.print(f"warning: {warning}", style="yellow")
+        out.print(f"warning: {warning}", style="bold")
     for note in table["notes"]:
         out.print(f"note: {note}", style="dim")
     for extra in table["side_tables"]:

@@ -40,7 +40,7 @@ def show_table(request: Request) -> None:
     sample, rows = table.sample(SAMPLE_ROWS), picture_rows(out)
     spaced = table.pick(lambda n: np.arange(0, n, heatmap.stride(n, rows)))
     first = table.pick(lambda n: np.arange(min(n, rows)))
-    out.print(f"{request.encoding}", style="bold")
+    out.print(request.title or request.encoding, style="bold")
     out.print(key_values({**_parameters(request), **telling(table.facts)}, dict(request.origins)))
     for name, spec in table.specs.items():
         show_tensor(out, name, spec.dtype, spec.shape, sample[name], (spaced[name], first[name]))
@@ -223,11 +223,20 @@ def _parameters(request: Request) -> dict[str, Any]:
     usual = _defaults(request.encoding)
     return {
         name: value
-        for name, value in request.parameters.items()
+        for name, value in _flat(request.parameters).items()
         if value is not None
         and _is_short(value)
         and (name in ESSENTIAL or name in request.origins or usual.get(name, REQUIRED) != value)
     }
+
+
+def _flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Of several tables in one, which keep theirs under a label, `LABEL.NAME`."""
+    flat: dict[str, Any] = {}
+    for name, value in parameters.items():
+        below = value.items() if isinstance(value, Mapping) else ()
+        flat |= {f"{name}.{key}": one for key, one in below} or {name: value}
+    return flat
 
 
 def _defaults(encoding: str) -> dict[str, Any]:

@@ -119,6 +119,18 @@ def test_json_has_origins_and_warnings(config: Any, capsys: pytest.CaptureFixtur
     assert report["facts"]["also"] == ["rotated-layers"]
 
 
+def test_a_value_of_the_command_line_has_no_origin_in_the_model(config: Any, capsys: Any) -> None:
+    config({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4})
+    assert run("gen model config.json --len 4 --layout split --dtype float16 --json -q".split()) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["parameters"].items() >= {"layout": "split", "dtype": "float16"}.items()
+    assert report["origins"].items() >= dict.fromkeys(("layout", "dtype"), "command line").items()
+    assert report["origins"]["dim"] == "hidden_size 64 / num_attention_heads 4"
+    config({"model_type": "llama4_text", "num_hidden_layers": 4})
+    assert run("gen model config.json --table rotated-layers --json -q".split()) == 0
+    assert json.loads(capsys.readouterr().out)["origins"] == {}
+
+
 def test_side_tables_are_tables_of_their_own(config: Any) -> None:
     config({"model_type": "llama4_text", "num_hidden_layers": 4})
     layers = made("--table", "rotated-layers")["rotated-layers"]

@@ -93,6 +93,25 @@ def test_words_numbers_and_sparklines_stay_whole(folder):
     assert "original_max_position_embeddings" in "".join(origins.split())
 
 
+def test_a_value_stands_once_with_its_origin(folder):
+    shown = at_terminal(folder, "gen model l3.json --len 8", 100)
+    assert shown.startswith("rope of llama, from l3.json\n")
+    assert shown.count("original_max_position_embeddings") == 1
+
+
+def test_a_name_of_a_tensor_is_never_cut_to_fit_a_column(folder):
+    from safetensors.numpy import save_file
+
+    names = [
+        f"model.layers.{i}.attention.a_long_name_of_a_module.relative_position_bias_table" for i in range(5)
+    ]
+    save_file({name: np.zeros((9, 2), np.float32) for name in names}, folder / "many.safetensors")
+    for columns in (80, 200):
+        shown = at_terminal(folder, "inspect many.safetensors", columns)
+        assert [name for name in names if name not in shown] == []
+        assert max(map(len, shown.split("\n"))) <= columns
+
+
 def test_a_plain_rope_says_little(folder):
     shown = at_terminal(folder, "gen rope --len 64 --dim 32", 80)
     said = dict(line.split("  ", 1) for line in shown.partition("\n\n")[0].split("\n")[1:])
