@@ -428,6 +428,8 @@ def tensor(view: View, name: str, labels: tuple[str, str] | None = None) -> Draw
         some = f", the first {len(first)} of {rows} rows"
         span = span and (span[0], span[0] + (span[1] - span[0]) * (len(first) - 1) / (rows - 1))
         array, rows = first, len(first)
+    elif rows > len(array):
+        some = f", {len(array)} of {rows} rows"
     usual = ("position" if span is not None else "row", "column")
     return heat_map(array, f"{name}{some}", rows=rows, labels=labels or usual, span=span)
 

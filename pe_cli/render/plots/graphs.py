@@ -187,6 +187,7 @@ def _by_column(view: View, name: str, x: NDArray[Any], title: str, labels: tuple
         axes.plot(x[order], array.mean(axis=0)[order], color=BLUE, marker=".", label="mean")
         axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
         axes.grid(alpha=0.3)
+        axes.locator_params(axis="x", integer=x.dtype.kind == "i")
         axes.legend(fontsize="small")
 
     return [heat_map(array, name, rows=view.rows[name], labels=("node", "column")), over_nodes]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 TURN = 2 * np.pi
 MOST_LINES = 64
+MOST_AXES = 4  # of positions, that are a line each
 
 
 def wavelengths(
@@ -354,10 +355,21 @@ def patterns(view: View) -> list[Drawing]:
 
 
 def numbers(view: View) -> list[Drawing]:
-    """Position numbers: all lines in one drawing, then the tables."""
+    """Position numbers: all lines in one drawing, then a line for each axis of a table of few, and other tables."""
+    tables = {name: array for name, array in view.sampled.items() if array.ndim == 2}
     return _lines(view) + [
-        heat_map(array, name, rows=view.rows[name]) for name, array in view.sampled.items() if array.ndim == 2
+        _coordinates(view, name)
+        if array.shape[1] <= MOST_AXES
+        else heat_map(array, name, rows=view.rows[name])
+        for name, array in tables.items()
     ]
+
+
+def _coordinates(view: View, name: str) -> Drawing:
+    array = view.sampled[name]
+    lines = {f"axis {axis}": array[:, axis] for axis in range(array.shape[1])}
+    where = np.linspace(0, view.rows[name] - 1, len(array))
+    return curves(lines, name, labels=("token", "position"), x=where)
 
 
 def images(view: View) -> list[Drawing]:
@@ -376,12 +388,18 @@ def images(view: View) -> list[Drawing]:
 
 
 def _lines(view: View) -> list[Drawing]:
-    lines = {name: array for name, array in view.sampled.items() if array.ndim == 1}
+    single = max(view.rows.values(), default=1) > 1
+    lines = {
+        name: array
+        for name, array in view.sampled.items()
+        if array.ndim == 1 and not (single and len(array) == 1)  # one number beside rows is no line
+    }
     sizes = {len(array) for array in lines.values()}
     if len(sizes) == 1:
         labels = ("token", "number")
         title = "numbers by token" if len(lines) > 1 else next(iter(lines))
-        return [curves(lines, title, labels=labels, x=_evenly(view, lines))]
+        steps = all(array.dtype.kind in "iub" for array in lines.values())
+        return [curves(lines, title, labels=labels, x=_evenly(view, lines), steps=steps)]
     return [tensor(view, name) for name in lines]
 
 
