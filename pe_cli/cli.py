@@ -234,8 +234,16 @@ def root(
     """Positional encodings: make, inspect, extend and compare them.
 
     \b
-    Example:
-      pe gen rope --len 4096 --dim 128 -o rope.safetensors
+    Examples:
+      pe gen rope --len 4096 --dim 128
+      pe gen model llama-3.1 --len 8192 --layout onnx -o cache.safetensors
+      pe inspect unknown.npy
+      cat model.safetensors | pe extend - --len 1024 > longer.safetensors
+      pe diff mine.npy theirs.safetensors:cos
+
+    \b
+    `pe help NAME` explains a command or an encoding, `pe gen --list` shows the
+    encodings, `pe gen model --list` the models that are known by name.
     """
 
 
@@ -293,10 +301,11 @@ def _interrupted() -> int:
 
 
 def _help_of(argv: list[str]) -> list[str]:
-    """`pe help`, `pe help gen rope` and `pe help rope` as `--help` of these words."""
-    if argv[:1] != ["help"]:
+    """`pe help gen rope`, `pe help rope`, `pe --help gen rope` and `pe gen --help rope` as `--help` of these words."""
+    typed = " ".join(argv[: 2 if argv[:1] == ["gen"] else 1])
+    if typed not in ("help", "--help", "-h", "gen --help", "gen -h"):
         return argv
-    words = [word for word in argv[1:] if not word.startswith("-")]
+    words = [word for word in argv[typed == "help" :] if not word.startswith("-")]
     return [*(["gen"] if words[:1] and words[0].lower() in CATALOGUE else []), *words, "--help"]
 
 
@@ -365,11 +374,15 @@ def _meant(error: Exception, usage: Any, argv: list[str]) -> str | None:
     """What a line that Typer refuses was meant to say, where that is known."""
     from pe_cli.commands import habits
 
-    known = [
-        option
+    known = {
+        option: "" if getattr(parameter, "is_flag", False) else parameter.metavar or "VALUE"
         for parameter in usage.command.get_params(usage)
         for option in (*parameter.opts, *parameter.secondary_opts)
-    ]
+    }
+    if isinstance(usage.command, LazyGroup):
+        sentence = habits.options_first(argv, RootGroup.lazy)
+        if sentence:
+            return sentence
     if hasattr(error, "possibilities"):
         declared = getattr(usage.command, "options", ())
         choices = {one.flag: one.choices() for one in declared if one.choices}

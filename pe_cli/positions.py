@@ -219,7 +219,8 @@ def parse_grid(text: str, name: str = "grid") -> tuple[int, ...]:
     """`HxW` or `TxHxW` as a tuple."""
     sizes = tuple(_whole(size) for size in text.lower().replace("×", "x").replace(",", "x").split("x"))
     if not all(sizes):
-        raise PeError(f"{parameter(name)} {text}: write sizes joined by x, for example 16x16")
+        meant = "x".join(re.findall(r"\d+", text)[:4])
+        raise PeError(f"{parameter(name)} {text}: write sizes joined by x, for example {meant or '16x16'}")
     return tuple(size for size in sizes if size is not None)
 
 
@@ -230,7 +231,9 @@ def _whole(text: str) -> int | None:
 
 def _as_python_or_words(text: str) -> str | None:
     """What positions are to be written as that were written `[0,1,2]`, `0 1 2`, `range(8)`, `0-7` or `0..7`."""
-    counted = re.fullmatch(r"range\((-?\d+)(?:,\s*(-?\d+))?(?:,\s*(-?\d+))?\)", text)
+    counted = re.fullmatch(
+        r"(?:(?:np|numpy|torch|jnp)\.)?a?range\((-?\d+)(?:,\s*(-?\d+))?(?:,\s*(-?\d+))?\)", text
+    )
     if counted:
         ends = [number for number in counted.groups() if number is not None]
         return ":".join(ends if len(ends) > 1 else ["0", *ends])

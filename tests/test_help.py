@@ -53,6 +53,7 @@ def folder(tmp_path: Path) -> Path:
     save_file({"cos": text, "sin": text}, tmp_path / "theirs.safetensors")
     np.save(tmp_path / "mine.npy", text)
     np.save(tmp_path / "table.npy", text)
+    np.save(tmp_path / "unknown.npy", text)
     image = random.normal(size=(1, 197, 8)).astype(np.float32)
     models = {
         "all-MiniLM-L6-v2": ({"model_type": "bert", "max_position_embeddings": 512, "hidden_size": 8}, bert),

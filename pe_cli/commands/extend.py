@@ -61,7 +61,7 @@ class Resampling:
     heading: ClassVar[str] = "How new rows are made"
     method: str | None = option(
         "NAME",
-        f"{', '.join(_METHODS)}. Default: linear; on grids and windows bicubic; sinusoidal tables that a "
+        f"One of: {', '.join(_METHODS)}. Default: linear; on grids and windows bicubic; sinusoidal tables that a "
         "checkpoint stores are regenerated.",
         choices=lambda: _METHODS,
         common=True,
@@ -110,7 +110,7 @@ class Rotary:
     heading: ClassVar[str] = "Models that rotate (RoPE)"
     scaling: str | None = option(
         "NAME",
-        f"{', '.join(SCALINGS)}. The configuration changes, the weights do not.",
+        f"One of: {', '.join(SCALINGS)}. The configuration changes, the weights do not.",
         choices=lambda: SCALINGS,
         common=True,
     )

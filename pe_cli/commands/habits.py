@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import pairwise
+from typing import NamedTuple
 
 from pe_cli.catalogue import CATALOGUE
 from pe_cli.errors import PeError, folded, nearest, no_such, option_name
@@ -17,7 +19,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
         "max-seq-len", "max-seq-length", "max-sequence-length", "max-position-embeddings", "max-positions",
         "sequence-length", "seq-length", "seq", "context", "context-length", "ctx", "ctx-len", "n-ctx", "num-embeddings",
         "new-len", "new-length", "target-len", "target-length", "to", "num-tokens", "tokens", "model-max-length",
-        "timesteps", "num-timesteps", "maxlen", "max-seqlen", "max-seq", "l",
+        "timesteps", "num-timesteps", "max-seq-len-cached", "seq-len", "seqlen", "maxlen", "max-seqlen", "max-seq", "l",
     ),
     "--seq-len": ("seq-length", "sequence-length", "seqlen"),
     "--original-len": (
@@ -63,15 +65,15 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "--from-grid": ("old-grid", "source-grid", "grid-from"),
     "--window": ("window-size", "win"),
     "--seed": ("random-seed", "random-state", "rng"),
-    "--positions": ("pos", "position-ids", "indices", "ids", "range", "offset", "start"),
+    "--positions": ("pos", "position-ids", "indices", "ids", "range"),
     "--num-buckets": ("buckets", "relative-attention-num-buckets", "n-buckets"),
     "--max-distance": ("relative-attention-max-distance", "max-dist", "distance", "max-relative-position", "clip"),
     "--max-relative-positions": ("max-relative-position",),
-    "--causal": ("unidirectional", "decoder", "is-decoder", "mask"),
+    "--causal": ("unidirectional", "decoder", "is-decoder", "is-causal", "mask"),
     "--bidirectional": ("encoder", "symmetric"),
     "--num-bands": ("bands", "num-freqs", "num-frequencies", "n-freqs", "multires", "num-frequency-bands"),
     "--steps": ("walk-length", "num-steps", "ksteps", "k"),
-    "--k": ("num-eigenvectors", "eigenvectors", "max-freqs", "n-eigs", "dim", "pos-enc-dim"),
+    "--k": ("num-eigenvectors", "num-eigs", "n-eigenvectors", "num-eigenvecs", "eigs", "eigenvectors", "max-freqs", "n-eigs", "dim", "pos-enc-dim"),
     "--q": ("potential", "charge"),
     "--norm": ("normalization", "normalisation", "normalized", "laplacian-norm"),
     "--num-nodes": ("nodes", "n-nodes", "n", "size"),
@@ -86,6 +88,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "--prefix-rows": ("num-prefix-tokens", "prefix", "cls-token", "class-token", "special-tokens", "num-extra-tokens"),
     "--padding-idx": ("padding-index", "pad-idx", "pad-token-id"),
     "--json": ("as-json",),
+    "--plot": ("show", "draw", "picture", "png", "figure", "heatmap"),
 }  # fmt: skip
 
 # what a command is called elsewhere
@@ -99,14 +102,28 @@ COMMANDS = {
 }
 # what an encoding is called elsewhere
 ENCODINGS = {
-    **dict.fromkeys(("rotary", "rotary-embedding", "roformer", "rope1d", "rope2d", "rotary-emb"), "rope"),
     **dict.fromkeys(
-        ("sine", "sincos", "sin-cos", "sin", "cos", "absolute-sinusoidal", "vaswani", "pe"), "sinusoidal"
+        ("rotary", "rotary-embedding", "roformer", "rope1d", "rope2d", "rotary-emb", "freqs"), "rope"
+    ),
+    **dict.fromkeys(
+        (
+            "sine",
+            "sincos",
+            "sin-cos",
+            "sin",
+            "cos",
+            "absolute-sinusoidal",
+            "vaswani",
+            "pe",
+            "positional-encoding",
+        ),
+        "sinusoidal",
     ),
     **dict.fromkeys(
         (
             "absolute",
             "ape",
+            "embeddings",
             "bert",
             "roberta",
             "gpt2",
@@ -135,7 +152,6 @@ ENCODINGS = {
         "sinusoidal --style mae",
     ),
     "grit": "rrwp",
-    "nope": "learned",
     "deberta-v2": "deberta",
     "deberta-v3": "deberta",
     "dit-timestep": "timestep",
@@ -147,7 +163,14 @@ ENCODINGS = {
     "effective-resistance": "resistance-distance",
     "commute-time": "resistance-distance",
 }
+NO_POSITIONS = frozenset({"nope", "none", "no", "no-positions"})
+DASHES = "\N{EN DASH}\N{EM DASH}\N{MINUS SIGN}"  # which editors make of hyphens
+# what joins the values of an option, by what stands for them in the help
+LISTS = {"N,N,…": ",", "X,X,…": ",", "SPEC": ",", "HxW": "x"}
 # where a name given as an encoding is looked for
+GENERAL = frozenset(
+    "embedding embeddings relative absolute relative-position relative-bias positional-encoding pe pos-embed".split()
+)
 PARAMETERS = ("scaling", "style", "scheme", "axis_style", "layout")
 # options that an encoding does not have, since they follow from something else
 ABSENT = {
@@ -164,7 +187,8 @@ ABSENT = {
 EVERYWHERE = {
     **dict.fromkeys(("device", "cuda", "gpu", "cpu"), "tables are computed on the CPU, the same bits everywhere"),
     **dict.fromkeys(("batch", "batch-size", "bs", "b"), "one table serves every sequence of a batch"),
-    **dict.fromkeys(("verbose", "v", "debug"), "what was made is said anyway, --json says all of it; PE_DEBUG=1 shows where errors arise"),
+    **dict.fromkeys(("verbose", "v", "debug"), "-V is the version, what was made is said anyway, --json says all of it; PE_DEBUG=1 shows where errors arise"),
+    **dict.fromkeys(("offset", "start", "start-pos", "end", "stop", "first"), "--positions START:STOP says which rows"),
     **dict.fromkeys(("list", "encodings", "ls", "all"), "'pe gen --list' shows every encoding, 'pe gen model --list' the presets"),
     **dict.fromkeys(("download", "from-pretrained", "repo", "hub"), "pe downloads nothing: give a config.json or a folder to 'pe gen model'"),
 }  # fmt: skip
@@ -192,7 +216,12 @@ def meant(typed: str, known: Collection[str]) -> str | None:
     for option, words in SYNONYMS.items():
         if option in known and word in words:
             return option
-    return nearest(f"--{word}", known) if len(word) > 2 else None
+    negated = word.startswith("no-")
+    near = {
+        option[2:]: option for option in known if option[:2] == "--" and option.startswith("--no-") == negated
+    }
+    found = nearest(word, near) if len(word) > 2 else None
+    return None if found is None else near[found]
 
 
 def no_such_option(
@@ -213,6 +242,8 @@ def no_such_option(
     why = ABSENT.get((encoding or "", SAME_AS_HEADS.get(word, word)))
     if why is None and not settings and not any(word in SYNONYMS.get(option, ()) for option in known):
         why = EVERYWHERE.get(word)
+    if why and re.match("--[a-z]+", why) and why.split()[0] not in known:
+        why = None
     if why:
         return f"No such option: {typed}; {why}"
     if len(settings) > 1:
@@ -243,8 +274,13 @@ def _settings(
 def _mended(word: str, known: Collection[str], choices: Mapping[str, Sequence[str]]) -> list[str]:
     """A word of the line, with the option that is meant where it is one that the command does not have."""
     option, equals, value = word.partition("=")
+    together = re.fullmatch(r"(--[a-z-]*[a-z])(\d+)", word)
+    if together and together[1] in known:
+        return [together[1], together[2]]
+    if word[:1] in DASHES:
+        option = f"--{option.lstrip(DASHES)}"
     if not re.match(r"--?[A-Za-z]", option) or option in known:
-        return [word]
+        return [option + equals + value]
     settings = _settings(folded(option.lstrip("-")), known, choices)
     if len(settings) == 1 and not equals:
         return list(settings[0])
@@ -252,6 +288,19 @@ def _mended(word: str, known: Collection[str], choices: Mapping[str, Sequence[st
 
 
 SAME_AS_HEADS = dict.fromkeys(SYNONYMS["--heads"], "heads")
+
+
+def options_first(argv: Sequence[str], commands: Collection[str]) -> str | None:
+    """The sentence where options stand before the command that they belong to, or None where no command follows them."""
+    path = [word for word in argv if folded(word) in commands][:1]
+    if path == ["gen"]:
+        path += [word for word in argv if folded(word) in CATALOGUE or word == "model"][:1]
+    if path == list(argv[: len(path)]):
+        return None
+    rest = list(argv)
+    for word in path:
+        rest.remove(word)
+    return f"options follow the command: {line_of([*path, *rest])}"
 
 
 def no_such_command(word: str, rest: Sequence[str]) -> PeError:
@@ -267,6 +316,11 @@ def no_such_command(word: str, rest: Sequence[str]) -> PeError:
         return PeError(f"no command {word!r}: {line_of(['inspect', *rest, '--plot', 'table.png'])}")
     if said == "version":
         return PeError(f"no command {word!r}: {line_of(['--version'])}")
+    if said in ("convert", "cast", "save", "export", "dump"):
+        return PeError(
+            f"no command {word!r}: pe changes no file into another format; {line_of(['gen', 'NAME', '-o', 'FILE'])} writes "
+            "a table in the format that FILE ends in"
+        )
     near = nearest(word, ("gen", "inspect", "extend", "diff"))
     if near is not None:
         return PeError(f"no command {word!r}; did you mean {near!r}? {line_of([near, *rest])}")
@@ -282,6 +336,8 @@ def no_such_encoding(word: str, rest: Sequence[str]) -> PeError:
         return PeError(f"no encoding {word!r}: {line_of(['gen', '--list'])}")
     if said == "help":
         return PeError(f"no encoding 'help': {line_of(['help', 'gen', *rest])}")
+    if said in NO_POSITIONS:
+        return PeError(f"no encoding {word!r}: a model without positions has no table")
     near = None if said in ENCODINGS else nearest(word, [*CATALOGUE, "model"])
     line = None if near else _elsewhere(word, rest)
     if line:
@@ -317,46 +373,84 @@ def _elsewhere(word: str, rest: Sequence[str]) -> str | None:
     names = presets_like(word)
     if len(names) == 1:
         return f"{word} is a model: {line_of(['gen', 'model', names[0], *rest])}"
-    value = next(_value(said, word, rest), None)
-    if names and (value is None or said == "llama"):
+    setting = next(_values(said, CATALOGUE), None)
+    if names and (setting is None or said == "llama"):
         shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
         usual = "llama-3.1" if "llama-3.1" in names else names[0]
         return f"{word} is a family of models ({shown}): {line_of(['gen', 'model', usual, *rest])}"
-    return value
+    if setting is None:
+        return _of_parts(word, rest)
+    kind = setting.parameter.replace("_", " ")
+    line = _line_of_gen(setting.encoding, [option_name(setting.parameter), setting.value, *rest])
+    return f"{word} is {'an' if kind[0] in 'aeiou' else 'a'} {kind} of {setting.encoding}: {line}"
 
 
-def _value(said: str, word: str, rest: Sequence[str]) -> Iterator[str]:
+def _of_parts(word: str, rest: Sequence[str]) -> str | None:
+    """What to type for a name made of several words: `rope+yarn`, `LlamaRotaryEmbedding`, `get_2d_sincos_pos_embed`."""
+    parts = [folded(part) for part in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])", word)]
+    pairs = [f"{first}-{second}" for first, second in pairwise(parts)]
+    known = [one for one in (*pairs, *parts) if one in CATALOGUE or one in ENCODINGS]
+    # Every second class is an embedding or a relative bias: the other words say which.
+    named = min(known, key=lambda one: one in GENERAL, default=None)
+    if named is None or len(parts) < 2:
+        return None
+    encoding, *more = ENCODINGS.get(named, named).split()
+    settings = (one for part in parts if part != named for one in _values(part, [encoding]))
+    setting = next(
+        (one for one in settings if one.parameter != "layout"), None
+    )  # llama names one of each kind
+    if setting is not None:
+        more = [option_name(setting.parameter), setting.value]
+    return f"no encoding {word!r}: {_line_of_gen(encoding, [*more, *rest])}"
+
+
+class _Setting(NamedTuple):
+    encoding: str
+    parameter: str
+    value: str
+
+
+def _values(said: str, encodings: Collection[str]) -> Iterator[_Setting]:
+    """The parameters of these encodings that have a value called so."""
     from pe_cli.signature import parameters
 
     for option in PARAMETERS:
-        for name, entry in CATALOGUE.items():
-            module, _, function = entry.target.partition(":")
+        for name in encodings:
+            module, _, function = CATALOGUE[name].target.partition(":")
             known = parameters(getattr(import_module(f"pe_cli.encodings.{module}"), function))
             choice = known[option].choice if option in known else None
-            if choice is None:
-                continue
-            values = {folded(value): value for value in (*choice.names, *(choice.aliases or ()))}
-            if said in values:
-                line = _line_of_gen(name, [option_name(option), values[said], *rest])
-                kind = option.replace("_", " ")
-                yield f"{word} is {'an' if kind[0] in 'aeiou' else 'a'} {kind} of {name}: {line}"
+            values = () if choice is None else (*choice.names, *(choice.aliases or ()))
+            yield from (_Setting(name, option, value) for value in values if folded(value) == said)
 
 
-def extra_words(words: Sequence[str], options: Collection[str], argv: Sequence[str]) -> str | None:
-    """The line for what was given without its option: `gen rope 4096 128`, `gen rope len=8`, a second file."""
+def extra_words(words: Sequence[str], options: Mapping[str, str], argv: Sequence[str]) -> str | None:
+    """The line for what was given without its option: `gen rope 4096 128`, `gen rope len=8`, a second file.
+
+    `options` are those of the command with what stands for their values in the help.
+    """
     at = 2 if argv[:1] == ["gen"] else 1
     left = list(argv)
     for word in words:
         left.remove(word)
+    behind = _option_before(words, options, argv)
+    sign = LISTS.get(options.get(behind or "", ""))
+    if behind and sign:
+        listed = sign.join([left[left.index(behind) + 1], *words])
+        left[left.index(behind) + 1] = listed
+        return f"{behind} takes its values in one word: {line_of(left)}"
+    if words[0][:1] in DASHES:
+        mended = [part for word in argv for part in _mended(word, options, {})]
+        return f"options begin with two hyphens: {line_of(mended)}"
+    if behind and not options[behind]:
+        return f"{behind} {' '.join(words)}: {behind} takes no value"
     if words and all(re.fullmatch(r"[A-Za-z][\w-]*=.+", word) for word in words):
         pairs = [part for word in words for part in _mended(f"--{word}", options, {})]
         return f"options begin with --: {line_of([*left[:at], *pairs, *left[at:]])}"
     if words and all(re.fullmatch(r"\d+", word) for word in words):
         free = [o for o in ("--len", "--dim", "--heads") if o in options and o not in argv][: len(words)]
-        if len(free) < len(words):
-            return None
-        pairs = [part for pair in zip(free, words, strict=True) for part in pair]
-        return f"numbers are given by options: {line_of([*left[:at], *pairs, *left[at:]])}"
+        if len(free) == len(words):
+            pairs = [part for pair in zip(free, words, strict=True) for part in pair]
+            return f"numbers are given by options: {line_of([*left[:at], *pairs, *left[at:]])}"
     if argv[:1] == ["diff"]:
         return "two tables are compared at a time, A and B"
     if argv[:1] == ["inspect"]:
@@ -367,6 +461,16 @@ def extra_words(words: Sequence[str], options: Collection[str], argv: Sequence[s
         )
     if len(words) == 1 and "--output" in options and not {"-o", "--output"} & set(argv) and "." in words[0]:
         return f"the file to write is given by -o: {line_of([*left, '-o', words[0]])}"
+    given = " ".join([left[left.index(behind) + 1], *words]) if behind else ""
+    return f"{behind} {given}: one value is taken, without spaces" if behind else None
+
+
+def _option_before(words: Sequence[str], options: Mapping[str, str], argv: Sequence[str]) -> str | None:
+    """The option whose value these words follow."""
+    for at, word in enumerate(argv):
+        begin = at + 2 if options.get(word) else at + 1  # a flag has no value
+        if word.startswith("-") and word in options and [*argv[begin : begin + len(words)]] == [*words]:
+            return word
     return None
 
 
@@ -385,21 +489,27 @@ def missing(what: str, path: str) -> str:
 
 
 def number(option: str, text: str, *, whole: bool) -> str:
-    """The sentence for `--len 4k`, `--heads 12.5` and the like."""
-    if not whole:
-        return f"{option} {text}: a number is needed"
+    """The sentence for `--len 4k`, `--heads 12.5`, `--base 500k` and the like."""
+    what = f"{option} {shlex.quote(text)}"
+    needed = "a whole number is needed" if whole else "a number is needed"
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg])i?b?", text.lower())
     if found:
         power = "kmg".index(found[2]) + 1
-        value = float(found[1])
-        binary, decimal = int(value * 1024**power), int(value * 1000**power)
-        return f"{option} {text}: write the number out, {option} {binary} or {option} {decimal}"
-    try:
-        value = float(text.replace(",", ""))
-    except ValueError:
-        return f"{option} {text}: a whole number is needed"
-    again = f", {option} {int(value)}" if value.is_integer() else ""  # neither NaN nor infinite
-    return f"{option} {text}: a whole number is needed{again}"
+        either = [float(found[1]) * step**power for step in (1024, 1000)]
+        return f"{what}: write the number out, {' or '.join(f'{option} {value:.0f}' for value in either)}"
+    product = re.fullmatch(r"(\d{1,9})\s*(\*\*|\^|\*|x)\s*(\d{1,2})", text)
+    if product:
+        first, second = int(product[1]), int(product[3])
+        value = float(first**second if product[2] in ("**", "^") else first * second)
+    elif re.fullmatch(r"0x[0-9a-f]{1,8}", text.lower()):
+        value = float(int(text, 16))
+    else:
+        try:
+            value = float(text.replace(",", "") if whole else text.replace(",", "").rstrip("x"))
+        except ValueError:
+            return f"{what}: {needed}"
+    fits = abs(value) < 2**53 and (not whole or value.is_integer())  # neither NaN nor infinite
+    return f"{what}: {needed}" + (f", {option} {value:.15g}" if fits else "")
 
 
 def line_of(words: Sequence[str]) -> str:

@@ -369,7 +369,9 @@ def _numbers(flag: str, element: Callable[[str], float], text: str) -> tuple[flo
     try:
         return tuple(element(part) for part in joined.split(","))
     except ValueError:
-        raise PeError(f"{flag} {text}: write numbers joined by commas") from None
+        bare = ",".join(text.strip("[](){} ").replace(",", " ").split())
+        meant = f", {flag} {bare}" if bare and bare != text else ""
+        raise PeError(f"{flag} {text}: write numbers joined by commas{meant}") from None
 
 
 def _spell(value: Any) -> str:

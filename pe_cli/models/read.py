@@ -55,6 +55,10 @@ def read_configuration(spec: str, *, links: int = 0) -> Configuration:
         raise PeError(
             f"{spec}: more than {MOST_LINKS} adapters on one another; give the config.json of the model itself"
         )
+    if "://" in spec:
+        raise PeError(
+            f"{spec}: pe downloads nothing; fetch the config.json and give it, or the name of a preset"
+        )
     if spec == "-":
         return _configuration("stdin", read_object(spec), links)
     if not os.path.lexists(spec):
@@ -77,7 +81,9 @@ def presets_like(word: str) -> list[str]:
     asked = word.lower().replace("_", "-").rpartition("/")[2]
     names = preset_names()
     same = [name for name in names if _letters(name) == _letters(asked)]
-    begins = [name for name in names if asked.startswith(f"{name}-")]
+    parts = asked.split("-")
+    beginnings = {"".join(parts[:count]) for count in range(1, len(parts) + 1)}  # llama3.1-8b is llama-3.1
+    begins = [name for name in names if name.replace("-", "") in beginnings]
     if same or begins:
         return [max(same or begins, key=len)]
     return [name for name in names if len(asked) > 2 and name.startswith(asked)]

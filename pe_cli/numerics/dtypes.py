@@ -38,9 +38,8 @@ ALIASES = {
     "fp16": "float16",
     "fp8": "float8_e4m3fn",
     "float8": "float8_e4m3fn",
-    "fp8_e4m3": "float8_e4m3fn",
-    "fp8_e4m3fn": "float8_e4m3fn",
-    "fp8_e5m2": "float8_e5m2",
+    **dict.fromkeys(("fp8_e4m3", "fp8_e4m3fn", "float8_e4m3", "e4m3", "e4m3fn"), "float8_e4m3fn"),
+    **dict.fromkeys(("fp8_e5m2", "e5m2"), "float8_e5m2"),
     **{SAFETENSORS_CODES[name].lower(): name for name in FLOATS},
 }
 ElementType: TypeAlias = str | np.dtype[Any] | type[np.generic]
@@ -57,6 +56,8 @@ def dtype_name(given: Any) -> str:
         name = given.__name__ if isinstance(given, type) else str(given)
     folded = name.lower().replace("-", "_").rpartition(".")[2]  # torch.bfloat16, np.float32
     found = ALIASES.get(folded, folded)
+    if folded == "float":
+        raise PeError("no dtype 'float': torch means float32 by it, numpy float64; write one of these")
     if found not in FLOATS:
         raise no_such("dtype", name, FLOATS, ALIASES)
     return found

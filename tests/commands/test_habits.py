@@ -100,7 +100,16 @@ def test_one_line_says_what_to_type(line: str, typed: str, capsys: pytest.Captur
 
 @pytest.mark.parametrize(
     ("line", "never"),
-    [("gen rope -f --len 4 --dim 8", "--force"), ("gen xyzzy", "did you mean"), ("gen sin --len 4", "swin")],
+    [
+        ("gen rope -f --len 4 --dim 8", "--force"),
+        ("gen xyzzy", "did you mean"),
+        ("gen sin --len 4", "swin"),
+        ("gen nope", "learned"),
+        ("gen t5 --len 4 --no_bidirectional", "did you mean"),
+        ("gen LlamaRotaryEmbedding --len 4 --dim 8", "--layout"),
+        ("extend x.npy --len 2x", "--len 2 "),
+        ("gen model qwen2-57b-a14b --len 4", "qwen2.5"),
+    ],
 )
 def test_a_suggestion_is_not_worse_than_none(
     line: str, never: str, capsys: pytest.CaptureFixture[str]
@@ -119,6 +128,8 @@ def test_a_suggestion_is_not_worse_than_none(
         "gen Swin --window 7,7",
         "gen ALiBi --heads 4 --len 8 --form KEY",
         "gen transformer_xl --len 4 --dim 8",
+        "gen rope --len 4_096 --dim 8 --dtype torch.bfloat16",
+        "gen rope --len=4 --dim=8 --base=1e4 --dtype e4m3",
     ],
 )
 def test_what_is_meant_is_understood(line: str, tmp_path: Path) -> None:
@@ -133,7 +144,13 @@ def test_lists_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "llama-3.1" in {one["name"] for one in json.loads(capsys.readouterr().out)["presets"]}
     assert run(["-V"]) == 0
     assert capsys.readouterr().out.startswith("pe ")
-    for words in (["help", "rope"], ["help", "gen", "rope"]):
+    for words in (
+        ["help", "rope"],
+        ["help", "gen", "rope"],
+        ["--help", "gen", "rope"],
+        ["gen", "--help", "rope"],
+        ["-h", "rope"],
+    ):
         assert run(words) == 0
         assert "pe gen rope" in capsys.readouterr().out
 
@@ -212,6 +229,46 @@ diff x.npy                                               => pe diff mine.npy the
 diff x.npy y.npy --tol 1e-3                              => --atol 1e-3
 diff x.npy y.npy --atol 1e-3x                            => a number is needed
 compare x.npy y.npy                                      => pe diff x.npy y.npy
+gen rope --len 4096 8192 --dim 8                         => --len 4096 8192: one value is taken
+gen rope --len 2**12 --dim 8                             => --len 4096
+gen rope --len 1M --dim 8                                => --len 1048576 or --len 1000000
+gen rope --base 500k --len 8 --dim 8                     => --base 512000 or --base 500000
+gen rope --base 10,000 --len 8 --dim 8                   => --base 10000
+gen rope --scaling linear --factor 8x --len 8 --dim 8    => --factor 8
+gen rope --len8 --dim8                                   => pe gen rope --len 8 --dim 8
+gen rope –len 8 –dim 8                                   => pe gen rope --len 8 --dim 8
+gen rope --seqlen 8 --dim 8                              => pe gen rope --len 8 --dim 8
+gen rope --max_seq_len_cached 8 --dim 8                  => pe gen rope --len 8 --dim 8
+gen rope --len 8 --dim 8 --offset 5                      => --positions START:STOP
+gen rope --len 8 --dim 8 --json true                     => --json takes no value
+gen rope --len 8 --dim 8 --dtype float                   => torch means float32 by it, numpy float64
+gen rope --positions 0 5 7 --dim 8                       => pe gen rope --positions 0,5,7 --dim 8
+gen rope --positions np.arange(0,8,2) --dim 8            => --positions 0:8:2
+gen rope --sections 16 24 24 --dim 128 --len 8           => --sections 16,24,24
+gen rope --sections [16,24,24] --dim 128 --len 8         => --sections 16,24,24
+gen sinusoidal --style mae --grid 4 6 --dim 8            => --grid 4x6
+gen sinusoidal --style mae --grid (4,6) --dim 8          => 4x6
+gen rope+yarn --len 8 --dim 8                            => pe gen rope --scaling yarn --len 8 --dim 8
+gen LlamaRotaryEmbedding --len 8 --dim 8                 => pe gen rope --len 8 --dim 8
+gen T5RelativePositionBias --len 8                       => pe gen t5 --len 8
+gen get_2d_sincos_pos_embed --grid 4x4 --dim 8           => pe gen sinusoidal --style mae --grid 4x4
+gen precompute_freqs_cis --len 8 --dim 8                 => pe gen rope --len 8 --dim 8
+gen nn.Embedding --len 8 --dim 8                         => pe gen learned --len 8 --dim 8
+gen positional_encoding --len 8 --dim 8                  => pe gen sinusoidal --len 8 --dim 8
+gen ropes --len 8 --dim 8                                => pe gen rope --len 8 --dim 8
+gen random_walks g.tsv                                   => pe gen random-walk g.tsv
+gen laplacian g.tsv --num_eigs 4                         => pe gen laplacian g.tsv --k 4
+gen alibi --n_head 8 --seq_len 8 --is_causal             => pe gen alibi --heads 8 --len 8 --causal
+gen nope                                                 => has no table
+gen --len 4 --dim 8 rope                                 => pe gen rope --len 4 --dim 8
+--json inspect x.npy                                     => pe inspect --json x.npy
+-q gen rope --len 4                                      => pe gen rope -q --len 4
+-v                                                       => -V is the version
+rope --help                                              => pe gen rope --help
+convert x.npy y.safetensors                              => pe gen NAME -o FILE
+gen model llama3.1-8b --len 8                            => llama-3.1
+gen model https://huggingface.co/gpt2 --len 8            => pe downloads nothing
+extend x.npy --len 2x                                    => a whole number is needed
 """
 
 
