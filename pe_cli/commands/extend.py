@@ -279,7 +279,7 @@ def _table(report: TableReport) -> Iterator[str]:
         yield f"  worst seam  {was}{cosine:.3f} between rows {row} and {row + 1}"
     rank = f"{report.before.rank:.1f} -> {report.after.rank:.1f}"
     twice = counted(report.duplicates, "duplicate", "duplicates")
-    yield f"  rank        {rank} effective; {twice}; rounding error {report.rounding:.2g}"
+    yield f"  rank        {rank} effective; {twice}; rounding by at most {report.rounding:.2g}"
 
 
 def _norm(of: Geometry) -> str:

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pe_cli.errors import PeError
-from pe_cli.files.atomic import already_there, cannot_write, take_over
+from pe_cli.files.atomic import OpenOutput, already_there, cannot_write, take_over
+from pe_cli.files.base import ByteInput, Copier
 from pe_cli.files.text import read_object
 from pe_cli.files.torch import EXTENSIONS
 
@@ -329,22 +330,23 @@ def same_file(source: Path, target: Path, *, link: bool = False) -> None:
         with suppress(OSError):
             os.link(os.path.realpath(source), target)
             return
-    if not _cloned(source, target):
-        shutil.copy2(source, target)
+    with open(source, "rb") as old, open(target, "xb") as new:
+        if not _cloned(old.fileno(), new.fileno()):
+            output = OpenOutput(new.fileno(), str(target), 0)
+            Copier(ByteInput(old.fileno(), str(source)), output).copy(0, 0)
+    shutil.copystat(source, target)
 
 
-def _cloned(source: Path, target: Path) -> bool:
-    """Whether `target` could be made to share the blocks of `source` (Btrfs, XFS and other systems that copy on write)."""
+def _cloned(old: int, new: int) -> bool:
+    """Whether the new file could be made to share the blocks of the old one (Btrfs, XFS and others that copy on write)."""
     if sys.platform != "linux":
         return False
     import fcntl
 
-    with open(source, "rb") as old, open(target, "xb") as new:
-        try:
-            fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
-        except OSError:
-            return False
-    shutil.copystat(source, target)
+    try:
+        fcntl.ioctl(new, FICLONE, old)
+    except OSError:
+        return False
     return True
 
 

@@ -1,20 +1,20 @@
 """Any source into any file, with the tables of a plan changed: bare tables, npz, HDF5, torch files, safetensors.
 
 A safetensors checkpoint is rewritten around its changed tensors, header first: all sizes are known from the old header
-and the plan. What does not change is copied in ranges through one reused buffer, from file to file by two threads
-where it is much; only the changed tensors are ever in memory.
+and the plan. What does not change is copied in ranges, without passing through memory where a pipe allows it; only the
+changed tensors are ever in memory. A second thread copies, or makes what changes, meanwhile.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import select
-import sys
+import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from pe_cli.errors import PeError, parameter
 from pe_cli.extend.plan import Change, ExtensionPlan
 from pe_cli.extend.table import TableChange, TableReport
-from pe_cli.files.atomic import OpenOutput, cannot_write, open_output
-from pe_cli.files.base import READABLE, ByteInput, as_bytes, check_memory, default_format
+from pe_cli.files.atomic import OpenOutput, open_output
+from pe_cli.files.base import READABLE, ByteInput, Copier, as_bytes, check_memory, default_format
 from pe_cli.files.safetensors import Header, SafetensorsReader, TensorEntry, stored_dtype, write_header
 from pe_cli.files.sinks import open_sink
 from pe_cli.files.sources import Source
@@ -166,7 +166,8 @@ def _into_hdf5(
     with open_output(path, force=force) as output:
         if not output.seekable:
             raise PeError(f"{path} cannot seek, which HDF5 needs; write to a file")
-        _copy(source, output)
+        output.reserve(source.stream.size or 0)
+        Copier(source.stream, output).copy(0, 0)
         with os.fdopen(os.dup(output.fd), "r+b", buffering=0) as raw, h5py.File(raw, "r+") as file:
             _put_datasets(source.label, file, [change.old.name for change in plan.changes()], made)
             for key, text in sorted(metadata.items()):
@@ -199,21 +200,9 @@ def _put_datasets(label: str, file: Any, names: list[str], made: Mapping[str, ND
                 group[key] = dataset
 
 
-def _copy(source: Source, output: OpenOutput) -> None:
-    source.stream.seek(0)
-    output.reserve(source.stream.size or 0)
-    buffer = memoryview(bytearray(BUFFER))
-    at = 0
-    while got := source.stream.readinto(buffer):
-        output.put(buffer[:got], at)
-        at += got
-
-
 # Safetensors, around what changes
 
-BUFFER = 1 << 20
-TWO_THREADS_FROM = 256 << 20
-HEAD = 4096
+BLOCK = 4 << 20  # bytes that one thread copies before it asks for more
 
 
 @dataclass(frozen=True)
@@ -279,221 +268,186 @@ def _rewrite_safetensors(
 ) -> list[TableReport]:
     """Write the checkpoint at `stream` (just behind its header) to `path` (None or `-`: standard output).
 
-    From a file to a pipe all changes are made before anything is written, so that a failing one leaves nothing
-    behind; from a pipe each is made when its bytes arrive. Geometry is measured while the rest is copied.
+    From a file to standard output all changes are made before anything is written, so that a failing one leaves
+    nothing behind; from a pipe each is made when its bytes arrive.
     """
     text, parts = new_header(header, plan, metadata)
     largest = max([change.old.nbytes + change.new.nbytes for change in plan.tables.values()], default=0)
     check_memory(largest, f"{stream.label}: the table before and after")
-    measured = _Measured()
-    ready: dict[str, NDArray[Any]] = {}
-    made = [part for part in parts if isinstance(part, Made)]
-    to_file = path is not None and str(path) != "-"
-    if stream.seekable and not to_file:
-        ready = {part.entry.name: _make(stream, part, measured) for part in made}
-    with open_output(path, force=force) as output:
+    with open_output(path, force=force) as output, _Rewriting(stream, output, parts) as rewriting:
+        if stream.seekable and not output.whole:
+            rewriting.make_first()
         output.reserve(max([len(text), *(part.to + _size(part) for part in parts)]))
         output.put(memoryview(text), 0)
         if stream.seekable and output.seekable:
-            with _Copier(stream, output, [part for part in parts if isinstance(part, Copy)]) as copier:
-                for part in made:
-                    output.put(as_bytes(_make(stream, part, measured)), part.to)
-                measured.finish()
-                copier.help()
+            rewriting.in_any_order()
         else:
-            _widen_pipes(stream, output)
-            _in_turn(stream, output, parts, ready, measured)
-            measured.finish()
-    return [measured.reports[name] for name in plan.tables]
+            rewriting.in_turn()
+    return [rewriting.reports[name] for name in plan.tables]
 
 
-class _Measured:
-    """Reports of tables, made in a thread while bytes are copied."""
+_New: TypeAlias = tuple[NDArray[Any], Callable[[], TableReport] | None]
+
+
+class _Rewriting:
+    """Writes the parts of a checkpoint: what does not change is copied, what does is made, written and measured.
+
+    Two threads share this as far as pipes allow. After an exception the second one is left to itself, and writes no more.
+    """
+
+    def __init__(self, stream: ByteInput, output: OpenOutput, parts: Sequence[Part]) -> None:
+        self.reports: dict[str, TableReport] = {}
+        self._stream, self._output, self._parts = stream, output, parts
+        self._ready: dict[str, _New] = {}
+        self._lent = _Lent(output)
+        self._beside = _Beside()
+
+    def __enter__(self) -> _Rewriting:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._beside.wait()
+        finally:
+            self._lent.take_back()
+            self._beside.end()
+
+    def make_first(self) -> None:
+        """Make all that changes, before anything is written."""
+        for part in self._changing():
+            self._ready[part.entry.name] = _make(part, _read(self._stream, part))
+
+    def in_any_order(self) -> None:
+        """From file to file: the second thread copies while what changes is made; then both copy."""
+        blocks = deque(block for part in self._parts if isinstance(part, Copy) for block in _blocks(part))
+        self._beside.do(lambda: self._copy(blocks, self._lent))
+        for part in self._changing():
+            self._change(part, self._output)
+        self._copy(blocks, self._output)
+
+    def in_turn(self) -> None:
+        """Where one side is a pipe, front to back; out of a pipe into a file, the second thread makes what changes."""
+        for part in self._parts:
+            if isinstance(part, Copy):
+                self._copy(deque(_blocks(part)), self._output)
+            elif self._output.seekable:
+                self._beside.wait()  # so that one table at a time is in memory
+                self._beside.do(partial(self._change, part, self._lent, _read(self._stream, part)))
+            else:
+                measure = self._put(part, self._output)
+                self._beside.do(measure)
+
+    def _changing(self) -> Iterator[Made]:
+        return (part for part in self._parts if isinstance(part, Made))
+
+    def _copy(self, blocks: deque[Copy], output: OpenOutput) -> None:
+        """Copy the blocks that are left; another thread may do the same."""
+        # Reading a file is by offset, so that each thread has a view of its own on the same descriptor.
+        stream = ByteInput(self._stream.fd, self._stream.label) if self._stream.seekable else self._stream
+        copier = Copier(stream, output)
+        total = max(part.to + _size(part) for part in self._parts)
+        while blocks:
+            try:
+                block = blocks.popleft()
+            except IndexError:
+                return
+            step("copying", block.to, total)
+            copier.copy(block.begin, block.to, block.count)
+
+    def _change(self, part: Made, output: OpenOutput, old: NDArray[Any] | None = None) -> None:
+        self._put(part, output, old)()
+
+    def _put(self, part: Made, output: OpenOutput, old: NDArray[Any] | None = None) -> Callable[[], None]:
+        """Write what becomes of `old`, which is read unless it is given; what is to be done then measures it."""
+        if part.entry.name in self._ready:
+            made, report = self._ready.pop(part.entry.name)
+        else:
+            made, report = _make(part, _read(self._stream, part) if old is None else old)
+        output.put(as_bytes(made), part.to)
+
+        def measure() -> None:
+            if report is not None:
+                self.reports[part.entry.name] = report()
+
+        return measure
+
+
+class _Beside:
+    """A thread that does what it is given, one after the other; its first error is raised in whoever waits for it."""
 
     def __init__(self) -> None:
-        self.reports: dict[str, TableReport] = {}
-        self.waiting: list[tuple[str, Callable[[], TableReport]]] = []
-        self._thread: threading.Thread | None = None
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name="pe-beside", daemon=True).start()
 
-    def start(self) -> None:
-        """Begin to make what is noted, if nothing is being made."""
-        if self.waiting and (self._thread is None or not self._thread.is_alive()):
-            self._thread = threading.Thread(target=self._run, name="pe-report", daemon=True)
-            self._thread.start()
+    def do(self, job: Callable[[], None]) -> None:
+        """Do `job` after all that was given before."""
+        self._jobs.put(job)
 
-    def finish(self) -> None:
-        """Wait for the thread, and make what is left."""
-        if self._thread is not None:
-            self._thread.join()
-        self._run()
+    def wait(self) -> None:
+        """Wait until all that was given is done."""
+        done = threading.Event()
+        self._jobs.put(done.set)
+        done.wait()
+        if self._error is not None:
+            raise self._error
+
+    def end(self) -> None:
+        """End the thread after what it does now."""
+        self._jobs.put(None)
 
     def _run(self) -> None:
-        while self.waiting:
-            name, report = self.waiting[0]
-            self.reports[name] = report()
-            del self.waiting[0]
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except BaseException as error:  # handed to the caller, whatever it is
+                self._error = self._error or error
+
+
+class _Lent(OpenOutput):
+    """An output in the hands of a second thread, which comes to an error when it writes after the output was taken back."""
+
+    def __init__(self, output: OpenOutput) -> None:
+        super().__init__(output.fd, output.label, output.start, output.whole)
+        self._owner, self._writing, self._lent = output, threading.Lock(), True
+
+    def put(self, data: memoryview, offset: int) -> None:
+        with self._writing:
+            if not self._lent:
+                raise OSError(errno.EBADF, "the output was taken back")
+            super().put(data, offset)
+
+    def reached(self, offset: int) -> None:
+        self._owner.reached(offset)
+
+    def take_back(self) -> None:
+        """Let nothing more be written; what is being written is waited for."""
+        with self._writing:
+            self._lent = False
 
 
 def _size(part: Part) -> int:
     return part.count if isinstance(part, Copy) else part.change.new.nbytes
 
 
-def _make(stream: ByteInput, part: Made, measured: _Measured) -> NDArray[Any]:
+def _blocks(copy: Copy) -> Iterator[Copy]:
+    for done in range(0, copy.count, BLOCK):
+        yield Copy(copy.begin + done, copy.to + done, min(BLOCK, copy.count - done))
+
+
+def _read(stream: ByteInput, part: Made) -> NDArray[Any]:
     spec = part.entry.spec
     pieces = stream.elements(part.begin, stored_dtype(spec.dtype), spec.size, spec.size)
-    array = next(pieces, np.empty(0, numpy_dtype(spec.dtype))).reshape(spec.shape)
+    return next(pieces, np.empty(0, numpy_dtype(spec.dtype))).reshape(spec.shape)
+
+
+def _make(part: Made, old: NDArray[Any]) -> _New:
+    """What becomes of `old`, and for a table a function that measures it and gives the report."""
+    report = None
     if isinstance(part.change, TableChange):
-        made, report = part.change.run(array)
-        measured.waiting.append((spec.name, report))
+        made, report = part.change.run(old)
     else:
         assert part.change.make is not None
-        made = part.change.make(array)
-    return np.ascontiguousarray(made).astype(stored_dtype(part.change.new.dtype), copy=False)
-
-
-def _in_turn(
-    stream: ByteInput,
-    output: OpenOutput,
-    parts: Sequence[Part],
-    ready: dict[str, NDArray[Any]],
-    measured: _Measured,
-) -> None:
-    """Front to back, where one side is a pipe."""
-    total, done = sum(map(_size, parts)), 0
-    pump = _Pump(stream, output)
-    for part in parts:
-        if isinstance(part, Made):
-            made = ready.pop(part.entry.name) if part.entry.name in ready else _make(stream, part, measured)
-            output.put(as_bytes(made), part.to)
-            del made
-            measured.start()
-        else:
-            for begin, count in _blocks(part.begin, part.count):
-                pump.move(begin, begin - part.begin + part.to, count)
-                step("copying", done + begin - part.begin, total)
-        done += _size(part)
-
-
-class _Pump:
-    """Moves bytes of the input to the end of the output, inside the kernel where that can be done."""
-
-    def __init__(self, stream: ByteInput, output: OpenOutput) -> None:
-        self._stream, self._output = stream, output
-        self._buffer = memoryview(bytearray(BUFFER))
-        self._base = os.lseek(stream.fd, 0, os.SEEK_CUR) if stream.seekable else 0
-        self._splices = hasattr(os, "splice") and sys.platform == "linux"
-
-    def move(self, begin: int, to: int, count: int) -> None:
-        """Write `count` (at most a buffer of) bytes from offset `begin` to offset `to`, which on a pipe is next."""
-        done = 0
-        if self._splices:
-            # What was read ahead is in memory, not in the pipe any more: an ordinary read takes that first.
-            done = min(count, HEAD)
-            self._through_memory(begin, to, done)
-            done += self._splice(begin + done, to + done, count - done)
-        if done < count:
-            self._through_memory(begin + done, to + done, count - done)
-
-    def _through_memory(self, begin: int, to: int, count: int) -> None:
-        self._stream.fill(begin, self._buffer[:count])
-        self._output.put(self._buffer[:count], to)
-
-    def _splice(self, begin: int, to: int, count: int) -> int:
-        """How many bytes were moved; fewer than `count` where the system does not splice these, or the input ends."""
-        moved = 0
-        while moved < count:
-            places: dict[str, Any] = {
-                "offset_src": self._base + begin + moved if self._stream.seekable else None,
-                "offset_dst": to + moved if self._output.seekable else None,
-            }
-            try:
-                got = os.splice(self._stream.fd, self._output.fd, count - moved, **places)
-            except BlockingIOError:
-                select.select([self._stream.fd], [], [])
-                select.select([], [self._output.fd], [])
-                continue
-            except OSError as error:
-                if error.errno in (errno.EINVAL, errno.ENOSYS, errno.EBADF):
-                    self._splices = False  # no pipe on either side, or a file that is appended to
-                    return moved
-                raise cannot_write(self._output.label, error) from error
-            if got == 0:
-                return moved
-            moved += got
-            self._stream.position += 0 if self._stream.seekable else got
-        return moved
-
-
-def _blocks(begin: int, count: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, count, BUFFER):
-        yield begin + start, min(BUFFER, count - start)
-
-
-class _Copier:
-    """Copies ranges from file to file: a thread from the start where they are large, and whoever calls `help`."""
-
-    def __init__(self, stream: ByteInput, output: OpenOutput, copies: Sequence[Copy]) -> None:
-        self._stream, self._output = stream, output
-        self._total = sum(copy.count for copy in copies)
-        self._done = 0
-        self._blocks = (
-            (begin, copy.to - copy.begin, count)
-            for copy in copies
-            for begin, count in _blocks(copy.begin, copy.count)
-        )
-        self._lock = threading.Lock()
-        self._error: BaseException | None = None
-        self._stopped = False
-        self._thread = (
-            threading.Thread(target=self._beside, name="pe-copy") if self._total >= TWO_THREADS_FROM else None
-        )
-
-    def __enter__(self) -> _Copier:
-        if self._thread is not None:
-            self._thread.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._stopped = True
-        if self._thread is not None:
-            self._thread.join()
-
-    def help(self) -> None:
-        """Copy along until all is done; raises what went wrong in the thread."""
-        self._work()
-        if self._thread is not None:
-            self._thread.join()
-        if self._error is not None:
-            raise self._error
-
-    def _beside(self) -> None:
-        try:
-            self._work()
-        except BaseException as error:  # handed to the caller, whatever it is
-            self._error = error
-
-    def _work(self) -> None:
-        # A view of its own on the same descriptor: reading is by offset, and only the position is remembered.
-        stream = ByteInput(self._stream.fd, self._stream.label)
-        buffer = memoryview(bytearray(BUFFER))
-        while not self._stopped and self._error is None:
-            with self._lock:
-                block = next(self._blocks, None)
-                if block is None:
-                    return
-                self._done += block[2]
-                step("copying", self._done, self._total)
-            begin, shift, count = block
-            stream.fill(begin, buffer[:count])
-            self._output.put(buffer[:count], begin + shift)
-
-
-def _widen_pipes(stream: ByteInput, output: OpenOutput) -> None:
-    """Larger pipes, fewer switches between processes; where the system refuses, they stay as they are."""
-    import fcntl
-
-    widen = getattr(fcntl, "F_SETPIPE_SZ", None)
-    for fd in (stream.fd, output.fd):
-        with suppress(OSError):
-            if widen is not None:
-                fcntl.fcntl(fd, widen, BUFFER)
+        made = part.change.make(old)
+    return np.ascontiguousarray(made).astype(stored_dtype(part.change.new.dtype), copy=False), report

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.extend.resample import FRESH, Taps, row_sources
-from pe_cli.numerics.dtypes import round_to
+from pe_cli.numerics.dtypes import round_into, round_to
+from pe_cli.numerics.statistics import evenly, median
 from pe_cli.position_names import GRID_PREFIXES, squares
 
 MOST_PREFIX = 64
@@ -283,15 +284,16 @@ def norms(rows: NDArray[Any]) -> NDArray[np.float64]:
     step = max(1, NORM_BLOCK // max(1, rows.shape[1]))
     for start in range(0, len(rows), step):
         block = rows[start : start + step].astype(wide)
-        squares[start : start + step] = np.einsum("ij,ij->i", block, block.conj()).real
+        squares[start : start + step] = np.vecdot(block, block).real
     return np.sqrt(squares)
 
 
-def median(values: NDArray[np.float64]) -> float:
-    """The median of finite `values` (n,), at least one. `np.median` loads numpy.ma, a tenth of what starting takes."""
-    middle = len(values) // 2
-    chosen = np.partition(values, (middle - 1 + len(values) % 2, middle))
-    return float((chosen[middle - 1 + len(values) % 2] + chosen[middle]) / 2)
+def largest_part(rows: NDArray[Any]) -> float:
+    """The largest absolute value in (n, d), of complex ones of their real and imaginary parts."""
+    parts = np.stack([rows.real, rows.imag], axis=2) if rows.dtype.kind == "c" else rows
+    step = max(1, NORM_BLOCK // max(1, rows.shape[1]))
+    blocks = (parts[start : start + step] for start in range(0, len(parts), step))
+    return max((max(float(block.max()), -float(block.min())) for block in blocks if block.size), default=0.0)
 
 
 def outliers(size: NDArray[np.float64]) -> Outliers:
@@ -367,15 +369,14 @@ def _cosines(
     stride = step if lag == 1 else step * max(1, count // LAG_ROWS)
     for start in range(0, count, stride):
         stop = min(start + step, count)
-        rows = np.arange(start, stop)
-        rows = rows[rows % line < line - lag]
-        if not len(rows):
-            continue
         block = body[start : stop + lag].astype(wide, copy=False)
-        near, far = block[rows - start], block[rows - start + lag]
-        dot = np.einsum("ij,ij->i", near, far.conj()).real.astype(np.float64)
+        dot = np.vecdot(block[:-lag], block[lag:]).real.astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            yield rows, dot / (size[rows] * size[rows + lag])
+            cosine = dot / (size[start:stop] * size[start + lag : stop + lag])
+        rows = np.arange(start, stop)
+        together = rows % line < line - lag
+        if together.any():
+            yield rows[together], cosine[together]
 
 
 def effective_rank(body: NDArray[Any]) -> float:
@@ -383,8 +384,9 @@ def effective_rank(body: NDArray[Any]) -> float:
 
     Both sums are traces, so that nothing is decomposed. Evenly spaced rows, at most `RANK_ROWS`, stand for all.
     """
-    chosen = np.unique(np.linspace(0, len(body) - 1, min(len(body), RANK_ROWS)).astype(int))
-    sample = body[chosen].astype(np.complex128 if body.dtype.kind == "c" else np.float64)
+    sample = body[evenly(len(body), RANK_ROWS)].astype(
+        np.complex128 if body.dtype.kind == "c" else np.float64
+    )
     gram = sample @ sample.conj().T if len(sample) <= sample.shape[1] else sample.conj().T @ sample
     squares = float(np.square(np.abs(gram)).sum())
     return float(np.trace(gram).real) ** 2 / squares if squares else 0.0
@@ -417,12 +419,11 @@ def resample(
     fill: Fill | None = None,
     *,
     out: NDArray[Any] | None = None,
-    worst_rounding: Callable[[float], None] | None = None,
 ) -> NDArray[Any]:
     """`table` (*old sizes, …) resampled along its first axes, one `Taps` each: (*new sizes, …), same dtype.
 
     Computed in float64 and rounded once; rows that are copies are copied as they are. `out` (new rows, d) in C order
-    receives the rows. `worst_rounding` is called with the largest absolute error of rounding in a block of rows.
+    receives the rows.
     """
     count = len(taps)
     old = tuple(axis.old for axis in taps)
@@ -436,11 +437,10 @@ def resample(
     if len(mixed):
         blocks = _along_one(flat, taps[0], mixed) if count == 1 else _along_all(flat, taps, mixed)
         for rows, exact in blocks:
-            rounded = round_to(exact, table.dtype)
-            result[rows] = rounded
-            if worst_rounding is not None:
-                exact -= rounded
-                worst_rounding(_largest(exact))
+            if rows[-1] - rows[0] == len(rows) - 1:  # as mostly, and then no copy is made
+                round_into(result[rows[0] : rows[-1] + 1], exact)
+            else:
+                result[rows] = round_to(exact, table.dtype)
     for rows in _blocks(np.flatnonzero(source != FRESH), flat.shape[1]):
         result[rows] = flat[source[rows]]
     if fresh.any():
@@ -463,10 +463,9 @@ def _along_one(flat: NDArray[Any], axis: Taps, mixed: NDArray[np.int64]) -> Mixe
     for rows in blocks:
         count = len(rows)
         for tap in range(axis.index.shape[1]):
-            weight = axis.weight[rows, tap]
             target = part[:count] if tap else total[:count]
             target[...] = flat[axis.index[rows, tap]]
-            target *= weight[:, None]
+            target *= axis.weight[rows, tap, None]
             if tap:
                 total[:count] += target
         yield rows, total[:count]
@@ -481,11 +480,6 @@ def _along_all(flat: NDArray[Any], taps: Sequence[Taps], mixed: NDArray[np.int64
         made = np.tensordot(axis.matrix(), moved.reshape(axis.old, -1), axes=1)
         values = np.moveaxis(made.reshape(axis.new, *moved.shape[1:]), 0, number)
     yield mixed, np.ascontiguousarray(values).reshape(-1, flat.shape[1])[mixed]
-
-
-def _largest(values: NDArray[Any]) -> float:
-    """The largest absolute value, without an array of absolute values where they are real."""
-    return float(np.abs(values).max() if values.dtype.kind == "c" else max(values.max(), -values.min()))
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:

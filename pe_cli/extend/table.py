@@ -19,14 +19,15 @@ from pe_cli.extend.rows import (
     PositionAxes,
     filler,
     geometry,
-    median,
+    largest_part,
     norms,
     outliers,
     resample,
     times,
 )
 from pe_cli.files import TensorSpec
-from pe_cli.numerics.dtypes import round_to
+from pe_cli.numerics.dtypes import round_to, rounding_of
+from pe_cli.numerics.statistics import evenly, median
 from pe_cli.position_names import Kind
 from pe_cli.process import require_memory
 
@@ -97,7 +98,7 @@ def formula_of(rows: NDArray[Any], layout: PositionAxes) -> Formula | None:
     )  # float32 angles err with distance
     if not limit or len(body) < 4 or body.shape[1] < 4:
         return None
-    chosen = np.unique(np.linspace(0, len(body) - 1, PROBES).astype(int))
+    chosen = evenly(len(body), PROBES)
     values = body[chosen].astype(np.float64)
     pairs = np.square(values).sum(axis=1) / (body.shape[1] // 2)  # sin² + cos² of each pair
     if np.abs(pairs - 1).max() > (0.01 if body.shape[1] % 2 == 0 else 0.5):
@@ -216,7 +217,7 @@ def _seam(of: Geometry) -> dict[str, Any] | None:
 def account(source: NDArray[np.int64], layout: PositionAxes) -> tuple[int, int, int, bool, int]:
     """(kept, dropped, new, in place, duplicates) from the old row that each new one copies, or FRESH."""
     copies = source[source != FRESH]
-    own = len(np.unique(copies))
+    own = np.count_nonzero(np.bincount(copies))
     special = layout.prefix + layout.suffix
     shared = min(len(source), layout.usable)
     in_place = len(layout.old) == 1 and bool(np.array_equal(source[:shared], np.arange(shared)))
@@ -285,7 +286,9 @@ class TableChange:
         """
         layout = self.layout
         rows = layout.rows_of(array)
-        _require_finite(rows, self.old.called)
+        lengths = norms(rows)
+        if not np.isfinite(lengths).all():
+            _require_finite(rows, self.old.called)
         end = layout.prefix + layout.usable
         body = rows[layout.prefix : end]
         total = layout.prefix + prod(self.sizes) + layout.suffix
@@ -318,7 +321,7 @@ class TableChange:
         if formula is not None and self.spans:
             formula = formula.spanning(layout.old, self.sizes)
             notes.append(f"positions keep their span, as diffusers computes them: {formula.name}")
-        sizes = norms(body)
+        sizes = lengths[layout.prefix : end]
         found = (
             outliers(sizes)
             if self.kind == "sequence" and way.method != REGENERATE and formula is None
@@ -331,15 +334,14 @@ class TableChange:
             if len(layout.old) == 1:  # rows that were there stay as they are, to the bit
                 shared = min(len(inner), len(body))
                 inner[:shared], source[:shared] = body[:shared], np.arange(shared)
-            worst: list[float] = []
         else:
-            source, worst = self._resampled(body, inner, found, way, notes)
+            source = self._resampled(body, inner, found, way, notes)
         settled = way
         if self.watch is not None:
             self.watch(rows, made)
 
         def report() -> TableReport:
-            told_of = self._report(rows, sizes, made, source, settled, found, worst, notes)
+            told_of = self._report(rows, sizes, made, source, settled, found, notes)
             told_of.warnings[:0] = warnings
             return told_of
 
@@ -347,7 +349,7 @@ class TableChange:
 
     def _resampled(
         self, body: NDArray[Any], inner: NDArray[Any], found: Outliers | None, way: Way, notes: list[str]
-    ) -> tuple[NDArray[np.int64], list[float]]:
+    ) -> NDArray[np.int64]:
         options = way.options
         if found is not None and way.outliers == "keep" and (found.head or found.tail):
             options = replace(options, head=found.head, tail=found.tail)
@@ -356,11 +358,9 @@ class TableChange:
             for old, new in zip(self.layout.old, self.sizes, strict=True)
         ]
         notes += dict.fromkeys(note for axis in taps for note in axis.notes)
-        worst: list[float] = []
-        shaped = body.reshape(*self.layout.old, -1)
-        resample(shaped, taps, filler(way.method, body, self.seed), out=inner, worst_rounding=worst.append)
+        resample(body.reshape(*self.layout.old, -1), taps, filler(way.method, body, self.seed), out=inner)
         self.applied.append(lambda other: self._alike(other, taps))
-        return row_sources(taps)[0], worst
+        return row_sources(taps)[0]
 
     def _alike(self, array: NDArray[Any], taps: Sequence[Taps]) -> NDArray[Any]:
         """A tensor of the shape of the table, its rows made from its own as those of the table were; new ones are zeros."""
@@ -379,7 +379,6 @@ class TableChange:
         source: NDArray[np.int64],
         way: Way,
         found: Outliers | None,
-        worst: list[float],
         notes: list[str],
     ) -> TableReport:
         layout = self.layout
@@ -402,7 +401,7 @@ class TableChange:
             new=new,
             in_place=in_place or layout.usable == 0,
             duplicates=duplicates,
-            rounding=max(worst, default=0.0),
+            rounding=rounding_of(largest_part(inner), inner.dtype) if fresh.any() else 0.0,
             before=geometry(body, sizes, layout.old[-1], layout.prefix),
             after=geometry(inner, new_sizes, self.sizes[-1], layout.prefix),
             made_norm=median(fresh) if len(fresh) else None,

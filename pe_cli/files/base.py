@@ -7,12 +7,14 @@ over an input. It gives one view of files and pipes, so that no reader assumes t
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import math
 import os
 import select
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, nearest, no_such, parameter
+from pe_cli.files.atomic import PIECE, OpenOutput, cannot_write
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.process import STDIN, reading, require_memory, size
 
@@ -176,7 +179,7 @@ class ByteInput:
 
     `size` is the number of bytes from there to the end of a regular file, and None for a pipe or a device.
     `whole` says that it can seek and begins with the file's first byte, as libraries that open it again need;
-    `path` is the file's name, where it has one.
+    `path` is the file's name, where it has one; `ahead` holds what was read of a pipe and is still to be given.
     """
 
     def __init__(self, fd: int, label: str, path: str | None = None) -> None:
@@ -189,7 +192,7 @@ class ByteInput:
         self.size: int | None = max(0, status.st_size - self._base) if self.seekable else None
         self.whole = self.seekable and self._base == 0
         self.position = 0
-        self._ahead = b""
+        self.ahead = b""
 
     def named(self) -> str:
         """A path by which a library can open the same file again."""
@@ -206,12 +209,12 @@ class ByteInput:
             data = self.read(count)
             self.position = here
             return data
-        while len(self._ahead) < count:
-            more = self._read_pipe(count - len(self._ahead))
+        while len(self.ahead) < count:
+            more = self._read_pipe(count - len(self.ahead))
             if not more:
                 break
-            self._ahead += more
-        return self._ahead[:count]
+            self.ahead += more
+        return self.ahead[:count]
 
     def read(self, count: int) -> bytes:
         """Exactly `count` bytes, or fewer at the end of the input."""
@@ -229,10 +232,10 @@ class ByteInput:
 
     def readinto(self, view: memoryview) -> int:
         """Fill `view` from the present position; fewer bytes only at the end of the input."""
-        done = min(len(self._ahead), len(view))
+        done = min(len(self.ahead), len(view))
         if done:
-            view[:done] = self._ahead[:done]
-            self._ahead = self._ahead[done:]
+            view[:done] = self.ahead[:done]
+            self.ahead = self.ahead[done:]
         while done < len(view):
             try:
                 if self.seekable:
@@ -281,33 +284,31 @@ class ByteInput:
 
     def ends_within(self, most: int) -> bool:
         """Whether the input, a pipe, holds at most `most` bytes; they are read ahead to know it."""
-        parts, held, more = [self._ahead], len(self._ahead), b"\0"
+        parts, held, more = [self.ahead], len(self.ahead), b"\0"
         while more and held <= most:
             more = self._read_pipe(_BLOCK)
             parts.append(more)
             held += len(more)
-        self._ahead = b"".join(parts)
+        self.ahead = b"".join(parts)
         return not more
 
     def spooled(self) -> tuple[ByteInput, IO[bytes]]:
         """All of the input as a file that can seek: an unnamed temporary file, as large as the input; close it."""
         import tempfile  # with all it brings, for nothing in most runs
 
-        file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
-        buffer = memoryview(bytearray(_BLOCK))
         try:
-            while got := self.readinto(buffer):
-                file.write(buffer[:got])
-            file.flush()
-        except BaseException as error:
+            file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+        except OSError as error:
+            raise PeError(
+                f"{self.label} must be kept in a temporary file to be read, for which there is no place "
+                f"({error.strerror}); set TMPDIR to one, or give a file"
+            ) from error
+        label = f"a copy of {self.label} into {tempfile.gettempdir()} (TMPDIR names another place)"
+        try:
+            Copier(self, OpenOutput(file.fileno(), label, 0, whole=True)).copy(self.position, 0)
+        except BaseException:
             file.close()
-            if isinstance(error, OSError):
-                raise PeError(
-                    f"{self.label} must be kept in {tempfile.gettempdir()} to be read, which fails "
-                    f"({error.strerror}); set TMPDIR to a place with room, or give a file"
-                ) from error
             raise
-        file.seek(0)
         return ByteInput(file.fileno(), self.label), file
 
     def _read_pipe(self, count: int) -> bytes:
@@ -318,6 +319,73 @@ class ByteInput:
                 select.select([self.fd], [], [])
             except OSError as error:
                 raise PeError(f"cannot read {self.label}: {error.strerror}") from error
+
+
+class Copier:
+    """Copies ranges of an input to an output: inside the kernel where one of them is a pipe, else through one buffer."""
+
+    def __init__(self, stream: ByteInput, output: OpenOutput) -> None:
+        self._stream, self._output = stream, output
+        self._buffer = memoryview(bytearray(PIECE))
+        self._splices = _widened_pipes(stream.fd, output.fd) and hasattr(os, "splice")
+
+    def copy(self, begin: int, to: int, count: int | None = None) -> None:
+        """Copy `count` bytes (None: all that follow) from offset `begin` to offset `to`.
+
+        On a pipe the offsets are where reading and writing have come to, or further on in what is read.
+        """
+        self._stream.seek(begin)
+        done = 0
+        while count is None or done < count:
+            most = PIECE - (to + done) % PIECE
+            most = most if count is None else min(most, count - done)
+            # What was read ahead is not in the pipe any more.
+            splices = self._splices and not self._stream.ahead
+            got = self._splice(to + done, most) if splices else self._through_memory(to + done, most)
+            if got == 0 and count is not None:
+                raise truncated(self._stream.label, count - done)
+            if got == 0:
+                return
+            done += got or 0
+
+    def _through_memory(self, to: int, most: int) -> int:
+        got = self._stream.readinto(self._buffer[:most])
+        self._output.put(self._buffer[:got], to)
+        return got
+
+    def _splice(self, to: int, most: int) -> int | None:
+        """How many bytes were moved, 0 at the end of the input; None where it is to be tried again, or by way of memory."""
+        stream, output = self._stream, self._output
+        try:
+            got = os.splice(
+                stream.fd,
+                output.fd,
+                most,
+                offset_src=stream.absolute(stream.position),
+                offset_dst=output.at(to),
+            )
+        except BlockingIOError:
+            select.select([stream.fd], [], [])
+            select.select([], [output.fd], [])
+            return None
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOSYS, errno.EBADF):
+                self._splices = False  # a terminal, or a file that is appended to
+                return None
+            raise cannot_write(output.label, error, whole=output.whole) from error
+        stream.position += got
+        output.reached(to + got)
+        return got
+
+
+def _widened_pipes(*fds: int) -> bool:
+    """Whether one of these is a pipe; each holds a piece at least, for fewer switches, where the system lets it."""
+    pipes = [fd for fd in fds if stat.S_ISFIFO(os.fstat(fd).st_mode)]
+    for fd in pipes:
+        with suppress(OSError, AttributeError):
+            if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < PIECE:
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIECE)
+    return bool(pipes)
 
 
 def truncated(label: str, missing: int) -> PeError:

@@ -243,7 +243,7 @@ class _Member(ByteInput):
         self.seekable = False
         self.size = None
         self.position = 0
-        self._ahead = b""
+        self.ahead = b""
 
     def readinto(self, view: memoryview) -> int:
         done = 0

@@ -86,6 +86,17 @@ def largest(name: ElementType) -> float:
     return float(np.finfo(numpy_dtype(name)).max)
 
 
+def rounding_of(number: float, dtype: ElementType) -> float:
+    """By how much rounding to `dtype` can change numbers up to `number`: half a unit in its last place.
+
+    >>> rounding_of(1.5, "bfloat16")
+    0.00390625
+    """
+    real = np.zeros((), numpy_dtype(dtype)).real
+    with np.errstate(over="ignore"):
+        return float(np.spacing(np.abs(number).astype(real.dtype))) / 2
+
+
 def round_to(values: NDArray[Any], dtype: ElementType) -> NDArray[Any]:
     """`values` in `dtype`, rounded once to the nearest, ties to even; `values` themselves if nothing changes.
 

@@ -28,6 +28,23 @@ class Statistics(TypedDict, total=False):
     similarity: dict[str, float]
 
 
+def median(values: NDArray[Any]) -> float:
+    """The median of finite `values` (n,), at least one. `np.median` loads numpy.ma, a tenth of what starting takes."""
+    middle = len(values) // 2
+    chosen = np.partition(values, (middle - 1 + len(values) % 2, middle))
+    return float((chosen[middle - 1 + len(values) % 2] + chosen[middle]) / 2)
+
+
+def evenly(count: int, most: int) -> NDArray[np.int64]:
+    """At most `most` of the numbers 0 to `count` - 1, the first and the last among them, as far apart as can be.
+
+    >>> evenly(9, 3).tolist(), evenly(2, 3).tolist()
+    ([0, 4, 8], [0, 1])
+    """
+    chosen = min(count, most)
+    return np.arange(chosen) * (count - 1) // max(chosen - 1, 1)
+
+
 def describe(array: NDArray[Any]) -> Statistics:
     """Statistics of a real, integer or complex array, in blocks of rows; rows are those of its last two dimensions."""
     if array.size == 0:
@@ -93,7 +110,7 @@ class RowStatistics:
                 sizes = np.ldexp(np.concatenate(self.norms), self.exponent)
             found["row_norm"] = {
                 "min": float(sizes.min()),
-                "median": float(np.median(sizes)),
+                "median": median(sizes),
                 "max": float(sizes.max()),
             }
         return found

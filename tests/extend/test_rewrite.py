@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from pe_cli.extend import rewrite
+from pe_cli.files.atomic import OpenOutput
 from pe_cli.files.safetensors import TensorEntry, write_header
 
 PE = [sys.executable, "-m", "pe_cli", "extend"]
@@ -58,7 +59,7 @@ def test_file_to_file(large: Path, tmp_path: Path) -> None:
 def test_file_to_file_by_two_threads(large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pe_cli import cli
 
-    monkeypatch.setattr(rewrite, "TWO_THREADS_FROM", 1)
+    monkeypatch.setattr(rewrite, "BLOCK", 5000)
     assert cli.run(["extend", str(large), "--len", "100", "-o", str(tmp_path / "out.safetensors"), "-q"]) == 0
     check(tmp_path / "out.safetensors", large)
 
@@ -88,6 +89,62 @@ def test_pipe_to_file_pipe_and_appended_file(large: Path, tmp_path: Path) -> Non
         extend("-", "--len", "100", cwd=tmp_path, input=data, stdout=target)
     for name in ("one", "two", "three"):
         check(tmp_path / f"{name}.safetensors", large)
+
+
+@pytest.mark.parametrize("piped", [False, True])
+def test_a_file_of_the_shell_goes_on_behind_the_checkpoint(large: Path, tmp_path: Path, piped: bool) -> None:
+    """`{ pe extend …; echo end; } > FILE`: bytes are put where they belong, and the shell's come after them."""
+    given = f"cat {large.name} | " if piped else ""
+    line = f"{{ echo begin; {given}'{sys.executable}' -m pe_cli extend {'-' if piped else large.name} --len 100 -q; echo end; }} > all"
+    subprocess.run(["bash", "-c", line], cwd=tmp_path, check=True, timeout=60)
+    data = (tmp_path / "all").read_bytes()
+    assert (data[:6], data[-4:]) == (b"begin\n", b"end\n")
+    (tmp_path / "out.safetensors").write_bytes(data[6:-4])
+    check(tmp_path / "out.safetensors", large)
+
+
+@pytest.mark.parametrize("place", ["-o out.safetensors", "", "> out.safetensors"])
+def test_a_table_out_of_a_pipe_that_cannot_be_changed(place: str, tmp_path: Path) -> None:
+    """The thread that makes it hands its error on, wherever the output goes; a named file does not appear."""
+    tensors = {"a": np.ones(300_000, np.float32), "wpe.weight": np.full((64, 8), np.nan, np.float32)}
+    save_file(tensors, tmp_path / "model.safetensors")
+    line = f"cat model.safetensors | '{sys.executable}' -m pe_cli extend - --len 100 -q {place}"
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == b"pe: wpe.weight has a value that is not finite in row 0; mend the table first\n"
+    assert not place.startswith("-o") or os.listdir(tmp_path) == ["model.safetensors"]
+
+
+def test_two_tables_out_of_a_pipe(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    names = [f"{side}.embed_positions.weight" for side in ("encoder", "decoder")]
+    tensors = {name: random.standard_normal((64, 8)).astype(np.float32) for name in names}
+    save_file({**tensors, "z": np.ones(400_000, np.float32)}, tmp_path / "model.safetensors")
+    both = ("--tensor", "*positions.weight", "--len", "100", "-o")
+    extend("model.safetensors", *both, "file.safetensors", cwd=tmp_path)
+    with (
+        open(tmp_path / "model.safetensors", "rb") as file,
+        subprocess.Popen(["cat"], stdin=file, stdout=-1) as cat,
+    ):
+        extend("-", *both, "pipe.safetensors", cwd=tmp_path, stdin=cat.stdout)
+    one, two = (load_file(tmp_path / f"{name}.safetensors") for name in ("file", "pipe"))
+    assert {name: table.shape for name, table in one.items() if name in names} == dict.fromkeys(
+        names, (100, 8)
+    )
+    assert {name: table.tobytes() for name, table in one.items()} == {
+        name: table.tobytes() for name, table in two.items()
+    }
+
+
+def test_an_output_that_was_taken_back_is_not_written(tmp_path: Path) -> None:
+    with open(tmp_path / "x", "wb") as file:
+        output = OpenOutput(file.fileno(), "x", 0)
+        lent = rewrite._Lent(output)
+        lent.put(memoryview(b"early"), 0)
+        lent.take_back()
+        with pytest.raises(OSError, match="taken back"):
+            lent.put(memoryview(b"late"), 5)
+    assert ((tmp_path / "x").read_bytes(), output.end) == (b"early", 5)
 
 
 def test_the_header_is_as_it_was(large: Path, tmp_path: Path) -> None:

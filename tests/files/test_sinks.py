@@ -322,7 +322,7 @@ def test_an_error_in_the_thread_reaches_the_caller() -> None:
 
     reader, end = os.pipe()
     os.close(reader)
-    out = writer.Writer(OpenOutput(end, "a pipe", False), writer.THREAD_FROM)
+    out = writer.Writer(OpenOutput(end, "a pipe", None), writer.THREAD_FROM)
     block = memoryview(bytearray(writer.BLOCK))
 
     def fill() -> None:
