@@ -18,6 +18,7 @@ from pe_cli.errors import PeError, counted, parameter
 from pe_cli.files.sources import Source
 from pe_cli.files.text import opened
 from pe_cli.process import require_memory
+from pe_cli.structures.formats import number_of_nodes, weights_name
 from pe_cli.structures.graph import Graph, Parallel, check_ptr
 
 Integers = NDArray[np.int64]
@@ -233,23 +234,27 @@ def dataset_of_tensors(source: Source, options: EdgeOptions) -> GraphDataset | N
     names = source.tensors
     if "edge_index" not in names:
         return None
-    local = LISTS[0] in names
+    local = any(name in names for name in LISTS)
     if not local and not any(name in names for name in BEGINS):
         return None
-    if options.weights not in ("auto", "none") and options.weights not in names:
-        raise PeError(f"{parameter('weights')} {options.weights}: {source.label} holds {', '.join(names)}")
     edges = _stored(source, "edge_index", 2, NUMBERS)
     weights, notes = _weights(source, options)
     if local:
-        sizes = _vector(source, LISTS[0])
-        lengths = _vector(source, LISTS[1]) if LISTS[1] in names else None
-        if lengths is None:
-            raise PeError(f"{source.label} has {LISTS[0]} but no {LISTS[1]}, so its edges have no graph")
+        missing = [name for name in LISTS if name not in names]
+        if missing:
+            there = next(name for name in LISTS if name in names)
+            raise PeError(f"{source.label} has {there} but no {missing[0]}, so its edges have no graph")
+        sizes, lengths = (_vector(source, name) for name in LISTS)
         starts = _edge_starts(lengths, len(sizes), edges.count, source.label)
         return GraphDataset(
             source.label, sizes, edges, options, weights=weights, edge_starts=starts, local=True, notes=notes
         )
     sizes = _sizes(source)
+    notes += _gaps(sizes) if "ptr" not in names else ()
+    if "num_nodes" in names and (said := number_of_nodes(source)) != sizes.sum():
+        raise PeError(
+            f"{source.label} says num_nodes {said:,}; by ptr or batch there are {sizes.sum():,} nodes"
+        )
     return GraphDataset(source.label, sizes, edges, options, weights=weights, notes=notes)
 
 
@@ -283,9 +288,20 @@ def _sizes(source: Source) -> Integers:
     return sizes
 
 
+def _gaps(sizes: Integers) -> tuple[str, ...]:
+    """What to say where the numbers of the nodes' graphs leave some out."""
+    empty = np.flatnonzero(sizes == 0)
+    if not empty.size:
+        return ()
+    return (
+        f"{counted(len(empty), 'graph', 'graphs')} of {len(sizes)} without a node, the first is {empty[0]}: graphs are "
+        "numbered from 0",
+    )
+
+
 def _weights(source: Source, options: EdgeOptions) -> tuple[ColumnSource | None, tuple[str, ...]]:
-    name = "edge_weight" if options.weights == "auto" else options.weights
-    if name == "none" or name not in source.tensors:
+    name = weights_name(source, options.weights)
+    if name is None:
         return None, ()
     said = (f"{name} holds the weights of the edges",) if options.weights == "auto" else ()
     return _stored(source, name, 1, NUMBERS + "f"), said
@@ -376,7 +392,8 @@ def _read_tu(folder: Path, name: str, options: EdgeOptions) -> GraphDataset:
         weights = ColumnsInMemory(
             _column(_asked(folder / f"{name}_{options.weights}.txt", options), np.float64)[None]
         )
-    return GraphDataset(label, np.bincount(which), edges, options, weights=weights)
+    sizes = np.bincount(which)
+    return GraphDataset(label, sizes, edges, options, weights=weights, notes=_gaps(sizes))
 
 
 def _read_ogb(folder: Path, options: EdgeOptions) -> GraphDataset:

@@ -28,6 +28,8 @@ SYMMETRIES = ("general", "symmetric")
 READABLE = "bifu"
 EDGE_INDEX = "edge_index"
 WEIGHTS = ("edge_weight", "edge_weights", "weights")
+KNOWN = (EDGE_INDEX, "num_nodes", *WEIGHTS)
+_OF_GRAPHS = re.compile(r"ptr|batch|slice|graph|num_")
 LONGEST_WORD = 64
 SMALLEST_ENTRY = {"array": 2, "coordinate": 4}  # bytes: `1\n` and `1 1\n`
 BYTES_AN_ITEM = 400  # of a node or an edge while it is read
@@ -139,27 +141,51 @@ def from_source(source: Source, weights: str) -> RawGraph:
         require_unnamed(weights, label)
         return _from_tensor(source, source.chosen.name, weights)
     raw = _from_tensor(source, EDGE_INDEX, weights)
-    name = next((n for n in WEIGHTS if n in known), None) if weights == "auto" else weights
-    if name not in (None, "none"):
-        if name not in known:
-            raise PeError(f"{parameter('weights')} {weights}: {label} holds {', '.join(known)}")
+    name = weights_name(source, weights)
+    if name is not None:
         values = source.read(name).reshape(-1)
         if values.dtype.kind not in READABLE or len(values) != raw.edges.shape[1]:
             raise PeError(f"{label}:{name} is not one number for each of the {raw.edges.shape[1]} edges")
         raw.weights, raw.weighted_by = values.astype(np.float64), name
+    if others := [n for n in known if n not in KNOWN and _OF_GRAPHS.search(n)]:
+        raw.notes.append(
+            f"not read: {', '.join(others)}; this is one graph, and ptr or batch says where the graphs of a dataset begin"
+        )
     if "num_nodes" in known:
-        raw.num_nodes = int(source.read("num_nodes").reshape(-1)[0])
+        raw.num_nodes = number_of_nodes(source)
         if raw.edges.size and raw.edges.max() >= raw.num_nodes:
             raise PeError(f"{label} says num_nodes {raw.num_nodes} and has a node {raw.edges.max()}")
     return raw
+
+
+def weights_name(source: Source, weights: str) -> str | None:
+    """The tensor with the weights of the edges, if there is one; an error for one that was asked for and is not there."""
+    if weights == "auto":
+        return next((name for name in WEIGHTS if name in source.tensors), None)
+    if weights != "none" and weights not in source.tensors:
+        raise PeError(f"{parameter('weights')} {weights}: {source.label} holds {', '.join(source.tensors)}")
+    return None if weights == "none" else weights
+
+
+def number_of_nodes(source: Source) -> int:
+    """What the tensor num_nodes says."""
+    found = source.read("num_nodes").reshape(-1)
+    if found.size != 1 or found.dtype.kind not in "iu":
+        raise PeError(
+            f"{source.label}:num_nodes is {found.dtype} {list(source.tensors['num_nodes'].shape)}, where one whole number is "
+            "expected; ptr or batch says where the graphs of a dataset begin"
+        )
+    return int(found[0])
 
 
 def _from_tensor(source: Source, name: str, weights: str) -> RawGraph:
     spec = source.spec(name)
     label = f"{source.label}:{name}" if name else source.label
     source.require_readable(spec)
-    _require_graph(spec.shape, spec.dtype, label)
-    return from_array(source.read(name), label, weights)
+    if name != EDGE_INDEX:
+        _require_graph(spec.shape, spec.dtype, label)
+        return from_array(source.read(name), label, weights)
+    return from_edge_index(source.read(name), label)
 
 
 def require_unnamed(weights: str, label: str) -> None:
@@ -226,8 +252,18 @@ def from_array(array: NDArray[Any], label: str, weights: str) -> RawGraph:
         if not np.isfinite(array).all():
             raise PeError(f"{label} has values that are not finite")
         return _from_dense(array, label, weights)
-    if array.dtype.kind not in "iu":
+    raw = from_edge_index(array, label)
+    if square and array.max() <= 1 and array.tolist() != [[0, 1], [1, 0]]:  # there both are one graph
+        raw.notes.append("the 2 x 2 integers are edge_index, two edges, and no matrix of weights")
+    return raw
+
+
+def from_edge_index(array: NDArray[Any], label: str) -> RawGraph:
+    """The edges of an edge_index (2, m) or (m, 2)."""
+    if array.dtype.kind not in "iu" and array.size:
         raise PeError(f"{label} is {array.dtype} {list(array.shape)}: ids in edge_index are integers")
+    if array.ndim != 2 or 2 not in array.shape:
+        raise PeError(f"{label} has shape {list(array.shape)}, expected [2, edges]")
     edges = (array if array.shape[0] == 2 else array.T).astype(np.int64)
     if edges.size and edges.min() < 0:
         column = int(np.argmin(edges.min(axis=0)))

@@ -172,7 +172,7 @@ def _weight_column(
     for name in WEIGHT_NAMES:
         if name in header:
             return header.index(name)
-    others = [column for column in range(len(sample)) if column not in ends]
+    others = range(max(ends) + 1, len(sample))  # what stands before the ids is a number of the line
     if not others:
         return None
     if not _is_number(sample[others[0]]):

@@ -23,6 +23,7 @@ from pe_cli.structures.formats import (
     READABLE,
     collected,
     from_array,
+    from_edge_index,
     from_entries,
     from_source,
     read_gml,
@@ -230,10 +231,17 @@ def _of_library(given: Any) -> Graph:
         return _assembled_alone(
             from_entries(edges, matrix.data, matrix.shape[0], "the matrix", "auto"), "the matrix"
         )
-    raw = from_array(np.asarray(given.edge_index).reshape(2, -1), "edge_index", "auto")
-    weights, ptr = getattr(given, "edge_weight", None), getattr(given, "ptr", None)
+    if given.edge_index is None:
+        raise PeError("the graph has no edge_index")
+    raw = from_edge_index(np.asarray(given.edge_index), "edge_index")
+    weights, ptr, batch = (getattr(given, name, None) for name in ("edge_weight", "ptr", "batch"))
     number = getattr(given, "num_nodes", None)
     count = int(number) if number is not None else int(raw.edges.max(initial=-1)) + 1
+    if ptr is None and batch is not None:
+        graph_of = np.asarray(batch)
+        if len(graph_of) != count or (np.diff(graph_of) < 0).any():
+            raise PeError("batch gives each node its graph, in ascending order")
+        ptr = np.concatenate([[0], np.cumsum(np.bincount(graph_of))])
     return Graph(count, raw.edges, None if weights is None else np.asarray(weights), ptr=ptr)
 
 

@@ -150,6 +150,11 @@ def test_graph6_of_random_graphs_and_sparse6_with_loops(tmp_path):
         ({"edge_index": [[0], [1]], "batch": [0, 1, 0]}, "batch does not ascend"),
         ({"edge_index": [[0], [1]], "ptr": [0, 2, 3], "batch": [0, 1, 1]}, "ptr and batch do not say the same"),
         ({"edge_index": [[0], [1]], "num_nodes_list": [2]}, "num_nodes_list but no num_edges_list"),
+        ({"edge_index": [[0], [1]], "num_edges_list": [1]}, "num_edges_list but no num_nodes_list"),
+        ({"edge_index": [[0], [1]], "ptr": [0, 2], "num_nodes": [3]}, "says num_nodes 3; by ptr or batch there are 2"),
+        ({"edge_index": [[0], [1]], "num_nodes": [2, 2]}, r"num_nodes is int64 \[2\], where one whole number"),
+        ({"edge_index": [[0.0, 1.0], [1.0, 0.0]]}, r"float64 \[2, 2\]: ids in edge_index are integers"),
+        ({"edge_index": [[0, 1, 1], [1, 0, 0], [1, 0, 0]]}, r"shape \[3, 3\], expected \[2, edges\]"),
         ({"edge_index": [[0], [1]], "num_nodes_list": [2], "num_edges_list": [2]}, "edges together; there are 1"),
         ({"edge_index": [[0], [2]], "num_nodes_list": [2], "num_edges_list": [1]}, "graph 0 of .* has the nodes 0 to 1"),
         ({"edge_index": [[0], [1]], "ptr": [0, 2], "edge_weight": [1.0, 2.0]}, "2 weights for 1 edges"),
@@ -199,3 +204,18 @@ def test_several_graphs_in_python():
         Graph(4, [[1], [2]], ptr=[0, 2, 4])
     with pytest.raises(PeError, match="ptr must rise from 0 to the number of nodes, 4"):
         Graph(4, [[], []], ptr=[0, 2])
+
+
+def test_what_may_be_meant_otherwise_is_said(tmp_path):
+    np.savez(tmp_path / "d.npz", edge_index=[[1], [0]], batch=[1, 1, 3], edge_weights=[2.0])
+    read = read_graph(str(tmp_path / "d.npz"))
+    assert read.sizes.tolist() == [0, 2, 0, 1]
+    assert any("2 graphs of 4 without a node, the first is 0" in note for note in read.notes)
+    assert any("edge_weights holds the weights" in note for note in read.notes)
+    assert read.whole().weights.tolist() == [2.0]
+    np.savez(tmp_path / "s.npz", edge_index=[[0, 1], [1, 2]], batch_ptr=[0, 2, 3], x=np.ones(3))
+    assert read_graph(str(tmp_path / "s.npz")).remarks[0].startswith("not read: batch_ptr; this is one graph")
+    np.savez(tmp_path / "m.npz", a=[[1, 1], [1, 0]])
+    assert "are edge_index, two edges" in read_graph(str(tmp_path / "m.npz")).remarks[0]
+    np.savez(tmp_path / "m.npz", a=[[0, 1], [1, 0]])
+    assert read_graph(str(tmp_path / "m.npz")).remarks == ()

@@ -562,3 +562,13 @@ def test_a_matrix_of_one_way_edges_is_read_as_undirected_and_said(tmp_path):
             assert any("A + A'; directed keeps its directions" in note for note in notes) == said
             assert any("not symmetric" in note for note in notes) == said
             assert not read_graph(str(tmp_path / name), directed=True).notes
+
+
+@pytest.mark.parametrize(
+    "text", [",source,target\n0,0,1\n1,1,2\n2,2,0\n", "id,source,target\n7,0,1\n8,1,2\n9,2,0\n"]
+)
+def test_the_number_of_a_line_is_no_weight(write, text):
+    read = read_graph(write(text))
+    assert read.weights is None
+    assert read.adjacency.dense().tolist() == TRIANGLE
+    assert read_graph(write(text), weights="1").weights is not None

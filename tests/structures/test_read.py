@@ -123,3 +123,24 @@ def test_what_is_written_without_direction_has_no_order():
     with pytest.raises(PeError, match="cycle"):
         dag(nx.path_graph(3))
     assert dag(nx.DiGraph([(0, 1), (1, 2)]))["depth"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.interop
+def test_data_of_pyg():
+    torch = pytest.importorskip("torch")
+    data = pytest.importorskip("torch_geometric.data").Data
+    pairs = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    several = as_graph(data(edge_index=pairs, batch=torch.tensor([0, 0, 1, 1])))
+    assert several.ptr.tolist() == [0, 2, 4]
+    assert as_graph(data(edge_index=torch.tensor([[0, 1], [1, 2], [2, 3]]))).edges.tolist() == [
+        [0, 1, 2],
+        [1, 2, 3],
+    ]
+    assert as_graph(data(edge_index=torch.zeros(2, 0), num_nodes=2)).num_nodes == 2
+    for wrong, message in [
+        (data(num_nodes=3), "no edge_index"),
+        (data(edge_index=pairs, batch=torch.tensor([0, 1, 0, 1])), "ascending order"),
+        (data(edge_index=torch.tensor([[0.0, 1.0], [1.0, 0.0]])), "are integers"),
+    ]:
+        with pytest.raises(PeError, match=message):
+            as_graph(wrong)
