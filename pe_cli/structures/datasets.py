@@ -463,7 +463,7 @@ def _blocks(path: Path, columns: int, dtype: Any) -> Iterator[NDArray[Any]]:
         with opened(str(path)) as found, io.TextIOWrapper(found.stream, encoding="utf-8") as file:
             while lines := list(islice(file, LINES_AT_ONCE)):
                 if any(line.strip() for line in lines):
-                    yield np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2, usecols=range(columns))
+                    yield _numbers(lines, columns, dtype)
                 done += len(lines)
     except UnicodeDecodeError:
         raise PeError(f"{path} is not text") from None
@@ -473,16 +473,28 @@ def _blocks(path: Path, columns: int, dtype: Any) -> Iterator[NDArray[Any]]:
         raise _wrong_line(path, lines, done, columns, dtype, trouble) from None
 
 
+def _numbers(lines: list[str], columns: int, dtype: Any) -> NDArray[Any]:
+    """(lines, columns) the numbers of the lines, which have no other columns."""
+    found = np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2)
+    if found.size and found.shape[1] != columns:
+        raise ValueError
+    return found.reshape(-1, columns)
+
+
 def _wrong_line(
     path: Path, lines: list[str], done: int, columns: int, dtype: Any, trouble: ValueError
 ) -> PeError:
     what = (
-        "a number" if dtype is np.float64 else f"{columns} whole numbers" if columns > 1 else "a whole number"
+        "one number"
+        if dtype is np.float64
+        else f"{columns} whole numbers"
+        if columns > 1
+        else "a whole number"
     )
     for number, line in enumerate(lines, done + 1):
         try:
             if line.partition("#")[0].strip():
-                np.loadtxt([line], dtype=dtype, delimiter=",", usecols=range(columns))
+                _numbers([line], columns, dtype)
         except ValueError:
             return PeError(f"{path} line {number}: {line.strip()[:40]!r} is not {what}")
     return PeError(f"{path}: {trouble}")

@@ -186,6 +186,13 @@ def test_options_that_do_not_fit(tmp_path):
         (tmp_path / name).write_text(text)
     with pytest.raises(PeError, match=r"M_w\.txt line 2: 'x' is not a number"):
         read_graph(str(tmp_path), weights="w")
+    for name, text, weights, message in [
+        ("M_w.txt", "0.5,1\n2,1\n", "w", r"M_w\.txt line 1: '0.5,1' is not a number"),
+        ("M_A.txt", "1, 2, 5\n2, 1, 5\n", "auto", r"M_A\.txt line 1: '1, 2, 5' is not 2 whole numbers"),
+    ]:
+        (tmp_path / name).write_text(text)
+        with pytest.raises(PeError, match=message):
+            read_graph(str(tmp_path), weights=weights)
     for text, message in [
         ("C~~~\n", "line 1: 3 characters for a graph of 4 nodes, expected 1"),
         ("&B\n", "digraph6"),
