@@ -285,6 +285,7 @@ _pe() {
                 --sections) return ;;
                 --axes) return ;;
                 --axis-style) COMPREPLY=($(compgen -W "qwen-vision step3-vision inkling-vision muse-vision kimi-vision loftr pixtral gemma4-vision sam eva02 pe-vision dinov3 llama4-vision vjepa2 flux wan cogvideox hunyuan-video qwen-image ltx ernie-vl qwen2-vl qwen3-vl glm-v kimi mistral3 gemma4 sam2 sam3 eva llama4 flux1 ltx-video" -- "$current")); return ;;
+                --axis-factors) return ;;
                 --ref-grid) return ;;
                 --grid) return ;;
                 --compute) COMPREPLY=($(compgen -W "exact float32" -- "$current")); return ;;
@@ -300,7 +301,7 @@ _pe() {
                 --format) COMPREPLY=($(compgen -W "npy npz h5 safetensors csv" -- "$current")); return ;;
                 --plot) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")); return ;;
             esac
-            words=""; flags="--preset --dim --base --layout --scaling --factor --original-len --seq-len --beta-fast --beta-slow --truncate --no-truncate --mscale --mscale-all-dim --attention-factor --low-freq-factor --high-freq-factor --short-factor --long-factor --policy --mixed-b --partial --sections --interleave-sections --no-interleave-sections --axes --axis-style --ref-grid --grid --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
+            words=""; flags="--preset --dim --base --layout --scaling --factor --original-len --seq-len --beta-fast --beta-slow --truncate --no-truncate --mscale --mscale-all-dim --attention-factor --low-freq-factor --high-freq-factor --short-factor --long-factor --policy --mixed-b --partial --sections --interleave-sections --no-interleave-sections --axes --axis-style --axis-factors --ref-grid --grid --compute --dtype --len --positions --shard --prefix-rows --workers --dask --name -o --output --format --json --plot --force -q --quiet --help"; files=0 ;;
         "gen xpos")
             case "$previous" in
                 --dim) return ;;

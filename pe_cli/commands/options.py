@@ -44,7 +44,9 @@ PURPOSES = {
         "scaling factor original_len seq_len beta_fast beta_slow truncate mscale mscale_all_dim attention_factor "
         "low_freq_factor high_freq_factor short_factor long_factor policy mixed_b".split()
     ),
-    "Several axes": frozenset("sections interleave_sections axes axis_style ref_grid grid normalize".split()),
+    "Several axes": frozenset(
+        "sections interleave_sections axes axis_style axis_factors ref_grid grid normalize".split()
+    ),
     "Storage": frozenset("layout compute dtype form parts".split()),
 }
 # Parameters that the short help names.

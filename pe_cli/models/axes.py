@@ -222,6 +222,7 @@ class Denoiser:
     rotates : key that must be true
     layout_by : key whose values name the layout, with the default of the class
     stretched : key of the sides of the table whose rows the cells of any grid read
+    factors : key of the factors by which the contexts of the axes are stretched
     pairing : the channels that attention turns together, where the layout does not tell
     note : what else to know
     """
@@ -236,6 +237,7 @@ class Denoiser:
     count: int = 3
     layout_by: tuple[str, str, dict[str, str]] | None = None
     stretched: tuple[str, tuple[int, ...]] | None = None
+    factors: tuple[str, tuple[float, ...]] | None = None
     pairing: str = ""
     note: str = ""
 
@@ -295,6 +297,10 @@ def resolve_denoiser(config: Configuration) -> Resolved:
             parameters["dim"] *= ledger.whole(found)
             ledger.record("dim", found, key)
         ledger.origins["dim"] = " * ".join(key for key, _ in form.width)
+    if form.factors is not None:
+        found = _taken(ledger, *form.factors)
+        factors = replace(found, value=ledger.numbers(found))
+        parameters["axis_factors"] = ledger.record("axis_factors", factors, form.factors[0])
     parameters["layout"] = form.layout
     ledger.origins["layout"] = source
     if form.layout_by:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pe_cli import rope
-from pe_cli.encodings.rope.axes import ALIASES, SECTION_ORDERS, STYLES, section_axes
+from pe_cli.encodings.rope.axes import ALIASES, STYLES
+from pe_cli.encodings.rope.forms import SECTION_ORDERS, section_axes
 from pe_cli.errors import PeError
 
 H, W, T = 5, 7, 3
@@ -380,3 +381,16 @@ def test_video_models_of_diffusers() -> None:
     )
     found = rope(VOLUME, 128, axis_style="qwen-image", layout="complex", grid=(T, H, W))
     np.testing.assert_allclose(found["freqs_cis"], image.numpy(), atol=1e-6)
+
+
+def test_each_axis_can_be_stretched_by_its_base() -> None:
+    """10000 s^(d / (d - 2)) is the base of an axis of width d (bloc97's NTK, as Cosmos uses it)."""
+    places = np.array([[0, 0], [3, 5], [40, 7]])
+    found = rope(places, axes=(8, 6), axis_factors=(2.0, 0.5), layout="split", dtype="float64")
+    for axis, (width, factor) in enumerate(((8, 2.0), (6, 0.5))):
+        base = 1e4 * factor ** (width / (width - 2))
+        turns = places[:, axis, None] * base ** (-np.arange(0, width, 2) / width)
+        part = found["cos"][:, :4] if axis == 0 else found["cos"][:, 4:]
+        np.testing.assert_allclose(part, np.cos(turns), atol=1e-12)
+    plain = rope(places, axes=(8, 6), axis_factors=(1.0, 1.0), layout="split")
+    np.testing.assert_array_equal(plain["sin"], rope(places, axes=(8, 6), layout="split")["sin"])

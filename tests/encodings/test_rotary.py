@@ -216,6 +216,7 @@ def test_partial_width() -> None:
         (8, {"interleave_sections": True}, "interleave_sections needs sections"),
         (8, {"grid": (2, 2)}, "grid needs sections"),
         (8, {"ref_grid": (2, 2)}, "ref_grid belongs to axis_style eva02"),
+        (8, {"axis_factors": (2.0,)}, "axis_factors belong to axes"),
         (8, {"compute": "float32", "scaling": "ntk-mixed", "factor": 2.0, "mixed_b": 1.0}, "no framework"),
         (8, {"compute": "float32", "layout": "mlx"}, "no float32 recipe"),
         (8, {"compute": "float16"}, "no compute"),

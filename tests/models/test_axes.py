@@ -199,6 +199,24 @@ def test_other_image_and_video_transformers_against_diffusers() -> None:
 
 
 @pytest.mark.interop
+def test_cosmos_stretches_each_axis() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("diffusers")
+    from diffusers.models.transformers.transformer_cosmos import CosmosRotaryPosEmbed
+
+    rotary, latents = (
+        CosmosRotaryPosEmbed(96, patch_size=(1, 1, 1), rope_scale=(20 / 24, 2.0, 3.0)),
+        torch.zeros(1, 1, 2, 3, 4),
+    )
+    sizes = {"attention_head_dim": 96, "rope_scale": [20 / 24, 2.0, 3.0]}
+    agree(made("CosmosTransformer3DModel", grid=(2, 3, 4), **sizes)["cos"], rotary(latents)[0])
+    places = PLACES * [24 / 30, 1, 1]
+    agree(made("CosmosTransformer3DModel", places, **sizes)["sin"], rotary(latents, fps=30)[1])
+    with pytest.raises(PeError, match="a positive number is needed for each of the axes"):
+        made("CosmosTransformer3DModel", grid=(2, 3, 4), rope_scale=[1.0, 2.0])
+
+
+@pytest.mark.interop
 def test_cogview4_reads_the_rows_of_its_table() -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("diffusers")
@@ -261,8 +279,8 @@ def test_the_text_of_qwen_image_counts_on_behind_the_image() -> None:
 
 def test_other_classes_are_answered_with_what_they_do() -> None:
     for name, words in (
-        ("CosmosTransformer3DModel", "bases of their own"),
         ("MochiTransformer3DModel", "learned"),
+        ("StableAudioDiTModel", "half of attention_head_dim"),
     ):
         with pytest.raises(PeError, match=words):
             resolved(name)

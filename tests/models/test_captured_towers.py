@@ -25,6 +25,9 @@ IMAGE, VIDEO = (1, 8, 12), (3, 4, 6)
 # Why a tower cannot be run, or hands no table to its attention.
 NOT_RUN = {
     "vjepa2": "its attention computes angles from row numbers inside; tests/encodings/test_rope_axes.py runs that function",
+    **dict.fromkeys(
+        ["moonvit", "dots_vit"], "its code lies beside its checkpoint; test_axes.py has what it says"
+    ),
 }
 
 

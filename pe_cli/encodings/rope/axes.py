@@ -124,6 +124,7 @@ class Plan:
     measures_grid : the changes were made for one grid, which coordinates are measured against.
     text : a position alone is the same on all axes, as that of a token of text.
     x_first : the coordinates of a cell are its column and its row, as the position ids of the model are.
+    stretch : s of each axis, whose base is multiplied by s^(d / (d - 2)), d its width.
     """
 
     pairs: tuple[Pair, ...]
@@ -138,6 +139,7 @@ class Plan:
     measures_grid: bool = False
     x_first: bool = False
     text: bool = False
+    stretch: tuple[Decimal, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict, hash=False, compare=False)
 
     def change(self, axis: int) -> Change:
@@ -148,7 +150,17 @@ class Plan:
         if not 0 < self.base < math.inf:
             raise PeError(f"{parameter('base')} {self.base:g} is not a positive number")
         logarithm = PRECISE.ln(as_decimal(self.base))
-        return tuple(self._frequency(pair, logarithm) for pair in self.pairs)
+        by_axis = [PRECISE.add(logarithm, self._stretched(axis)) for axis in range(self.axes)]
+        return tuple(self._frequency(pair, by_axis[pair.axis]) for pair in self.pairs)
+
+    def _stretched(self, axis: int) -> Decimal:
+        """The logarithm of what the base of this axis is multiplied by."""
+        if not self.stretch:
+            return Decimal(0)
+        width = 2 * sum(pair.axis == axis for pair in self.pairs)
+        return PRECISE.divide(
+            PRECISE.multiply(PRECISE.ln(self.stretch[axis]), Decimal(width)), Decimal(width - 2)
+        )
 
     def _frequency(self, pair: Pair, logarithm: Decimal) -> Decimal:
         if pair.exponent is None:
@@ -433,8 +445,11 @@ def axial_plan(
     axes: Grid | None,
     grid: Grid | None,
     ref_grid: Grid | None = None,
+    factors: tuple[float, ...] | None = None,
 ) -> Plan:
     """The plan of a published style, or of `axes` side by side."""
+    if factors is not None:
+        return _with_factors(axial_plan(dim, base, style, axes, grid, ref_grid), factors)
     if dim % 2 or dim < 2:
         raise PeError(f"{parameter('dim')} {dim}: a rotary width is an even number of channels")
     if ref_grid is not None and style not in WITH_REF_GRID:
@@ -453,38 +468,22 @@ def axial_plan(
     return replace(plan, facts={**plan.facts, "axis_style": style, "model": known.source})
 
 
+def _with_factors(plan: Plan, factors: tuple[float, ...]) -> Plan:
+    """The plan of axes side by side with the context of each stretched by a change of its base."""
+    widths = plan.facts.get("axes", ())
+    fits = len(factors) == len(widths) and all(width > 2 for width in widths)
+    if not fits or not all(0 < factor < math.inf for factor in factors):
+        raise PeError(
+            f"{parameter('axis_factors')} {','.join(f'{s:g}' for s in factors)}: a positive number is needed for each of the {parameter('axes')}, "
+            "which are side by side and wider than 2"
+        )
+    stretch = tuple(as_decimal(factor) for factor in factors)
+    facts = {**plan.facts, "axis_factors": list(factors)}
+    return replace(plan, stretch=stretch, float32_recipe=False, facts=facts)
+
+
 WITH_REF_GRID = frozenset({"eva02", "pe-vision", "sam"})
 WITH_AXES = frozenset({"flux", "wan", "cogvideox", "hunyuan-video", "qwen-image"})
-
-
-SECTION_ORDERS = {"ernie-vl": "ernie"}  # axis styles that divide one frequency vector
-
-
-def section_axes(sections: Grid, pairs: int, order: str) -> tuple[int, ...]:
-    """(pairs,) the axis of each pair of one shared frequency vector.
-
-    chunked : the first sections[0] pairs turn with axis 0, the next sections[1] with axis 1, … (M-RoPE; with
-        four sections XD-RoPE).
-    interleaved : axis 0, but for i = a, a + k, a + 2 k, … < k sections[a] with axis a of k.
-    ernie : rows and columns alternate in the first sections[0] + sections[1] pairs, time has the rest.
-    """
-    if any(size < 0 for size in sections):
-        raise PeError(f"{parameter('sections')} {spell(sections)}: a section is a number of pairs")
-    if sum(sections) != pairs:
-        raise PeError(
-            f"{parameter('sections')} {spell(sections)} add up to {sum(sections)} pairs, but the rotary width has {pairs}"
-        )
-    if order == "chunked":
-        return tuple(axis for axis, size in enumerate(sections) for _ in range(size))
-    if order == "interleaved":
-        count = len(sections)
-        return tuple(i % count if i < count * sections[i % count] else 0 for i in range(pairs))
-    if len(sections) != 3 or sections[0] != sections[1]:
-        raise PeError(
-            f"{parameter('sections')} {spell(sections)}: ERNIE's are rows, columns (as many) and time, such as 22,22,20"
-        )
-    spatial = sections[0] + sections[1]
-    return tuple(1 + i % 2 if i < spatial else 0 for i in range(pairs))
 
 
 def _sized(style: str, grid: Grid | None, axes: int) -> Grid:

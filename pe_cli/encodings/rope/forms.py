@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.encodings.rope import axes as rope_axes
-from pe_cli.encodings.rope.axes import Plan, axial_plan, coordinates, section_axes, turning_blocks
+from pe_cli.encodings.rope.axes import Grid, Plan, axial_plan, coordinates, turning_blocks
 from pe_cli.encodings.rope.scaling import DEFAULT_BASE, Frequencies, frequencies
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import ElementType, numpy_dtype, round_into, round_to
 from pe_cli.numerics.kernels import rotation_blocks
+from pe_cli.positions import spell
 from pe_cli.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -283,6 +283,36 @@ class Form:
         return Tensors(tensors, {**self.facts, "baked_in": False}, warnings)
 
 
+SECTION_ORDERS = {"ernie-vl": "ernie"}  # axis styles that divide one frequency vector
+
+
+def section_axes(sections: Grid, pairs: int, order: str) -> tuple[int, ...]:
+    """(pairs,) the axis of each pair of one shared frequency vector.
+
+    chunked : the first sections[0] pairs turn with axis 0, the next sections[1] with axis 1, … (M-RoPE; with
+        four sections XD-RoPE).
+    interleaved : axis 0, but for i = a, a + k, a + 2 k, … < k sections[a] with axis a of k.
+    ernie : rows and columns alternate in the first sections[0] + sections[1] pairs, time has the rest.
+    """
+    if any(size < 0 for size in sections):
+        raise PeError(f"{parameter('sections')} {spell(sections)}: a section is a number of pairs")
+    if sum(sections) != pairs:
+        raise PeError(
+            f"{parameter('sections')} {spell(sections)} add up to {sum(sections)} pairs, but the rotary width has {pairs}"
+        )
+    if order == "chunked":
+        return tuple(axis for axis, size in enumerate(sections) for _ in range(size))
+    if order == "interleaved":
+        count = len(sections)
+        return tuple(i % count if i < count * sections[i % count] else 0 for i in range(pairs))
+    if len(sections) != 3 or sections[0] != sections[1]:
+        raise PeError(
+            f"{parameter('sections')} {spell(sections)}: ERNIE's are rows, columns (as many) and time, such as 22,22,20"
+        )
+    spatial = sections[0] + sections[1]
+    return tuple(1 + i % 2 if i < spatial else 0 for i in range(pairs))
+
+
 @lru_cache(maxsize=64)
 def shared_form(
     dim: int,
@@ -313,7 +343,7 @@ def shared_form(
                 f"{parameter('axis_style')} {style} orders its sections itself: leave "
                 f"{parameter('interleave_sections')} out"
             )
-        order = rope_axes.SECTION_ORDERS[style] if style else "interleaved" if interleaved else "chunked"
+        order = SECTION_ORDERS[style] if style else "interleaved" if interleaved else "chunked"
         axis_of = section_axes(sections, pairs, order)
         facts |= {"sections": list(sections), "section_order": order}
     elif interleaved or style is not None:
@@ -335,10 +365,11 @@ def axial_form(
     axes: tuple[int, ...] | None,
     grid: tuple[int, ...] | None,
     ref_grid: tuple[int, ...] | None,
+    factors: tuple[float, ...] | None,
     compute: str,
 ) -> Form:
     """Frequencies of their own for each axis."""
-    plan = axial_plan(dim, base, style, axes, grid, ref_grid)
+    plan = axial_plan(dim, base, style, axes, grid, ref_grid, factors)
     inv_freq = plan.frequencies()
     facts = {
         "base": float(plan.base),

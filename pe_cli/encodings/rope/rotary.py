@@ -20,12 +20,12 @@ from pe_cli.encodings.rope.scaling import DEFAULT_BASE, Policy, given_options
 from pe_cli.errors import PeError, parameter
 from pe_cli.numerics.dtypes import ElementType, largest
 from pe_cli.numerics.kernels import geometric, rotation_blocks
-from pe_cli.signature import Array, Choice, Compute, DType, Grid, Ints, Positions, encoding
+from pe_cli.signature import Array, Choice, Compute, DType, Floats, Grid, Ints, Positions, encoding
 from pe_cli.tensors import Tensors
 
 Layout = Annotated[str, Choice(rope_layouts.NAMES, rope_layouts.ALIASES)]
 Scaling = Annotated[str, Choice(tuple(rope_rules.SCALINGS), rope_rules.ALIASES)]
-AxisStyle = Annotated[str, Choice((*rope_axes.STYLES, *rope_axes.SECTION_ORDERS), rope_axes.ALIASES)]
+AxisStyle = Annotated[str, Choice((*rope_axes.STYLES, *rope_layouts.SECTION_ORDERS), rope_axes.ALIASES)]
 
 
 @encoding
@@ -56,6 +56,7 @@ def rope(
     interleave_sections: bool = False,
     axes: Ints | None = None,
     axis_style: AxisStyle | None = None,
+    axis_factors: Floats | None = None,
     ref_grid: Grid | None = None,
     grid: Grid | None = None,
     compute: Compute = "exact",
@@ -112,6 +113,7 @@ def rope(
     interleave_sections : the axes of sections alternate (Qwen3-VL) instead of following one another
     axes : width of each axis, each with frequencies of its own (FLUX 16,56,56)
     axis_style : a published form of several axes; ernie-vl takes sections
+    axis_factors : how many times longer each axis gets, by a change of its base (Cosmos 2,1,1)
     ref_grid : grid of pretraining that eva02 and pe-vision rescale positions to
     grid : rows are the cells of this grid
     compute : exact, or float32 as the frameworks compute, so that their tables are matched
@@ -145,15 +147,19 @@ def rope(
         "partial": partial,
     }
     given = given_options(options)
-    if axes is not None or (axis_style is not None and axis_style not in rope_axes.SECTION_ORDERS):
+    if axes is not None or (axis_style is not None and axis_style not in rope_layouts.SECTION_ORDERS):
         taken = [f"{parameter('scaling')} {scaling}"] if scaling != "none" else []
         _refuse_beside_axes(taken + [parameter(name) for name, _ in given])
         if sections is not None or interleave_sections:
             raise PeError(
                 f"{parameter('sections')} divide one frequency vector, {parameter('axes')} have one each: give either"
             )
-        form = axial_form(dim, base, axis_style, _tuple(axes), _tuple(grid), _tuple(ref_grid), compute)
+        factors = None if axis_factors is None else tuple(map(float, axis_factors))
+        sizes = _tuple(axes), _tuple(grid), _tuple(ref_grid)
+        form = axial_form(dim, base, axis_style, *sizes, factors, compute)
     else:
+        if axis_factors is not None:
+            raise PeError(f"{parameter('axis_factors')} belong to {parameter('axes')}")
         if ref_grid is not None:
             raise PeError(f"{parameter('ref_grid')} belongs to {parameter('axis_style')} eva02 and pe-vision")
         form = shared_form(
