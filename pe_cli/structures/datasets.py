@@ -485,11 +485,7 @@ def _wrong_line(
     path: Path, lines: list[str], done: int, columns: int, dtype: Any, trouble: ValueError
 ) -> PeError:
     what = (
-        "one number"
-        if dtype is np.float64
-        else f"{columns} whole numbers"
-        if columns > 1
-        else "a whole number"
+        "a number" if dtype is np.float64 else f"{columns} whole numbers" if columns > 1 else "a whole number"
     )
     for number, line in enumerate(lines, done + 1):
         try:
