@@ -40,14 +40,10 @@ OPPOSITES = {"bidirectional": "causal"}
 LONG_ONLY = frozenset("oq")  # -o and -q are shared options
 # Under which heading of the help a parameter of an encoding stands, where it is not that of all others.
 PURPOSES = {
-    "Context extension": frozenset(
-        "scaling factor original_len seq_len beta_fast beta_slow truncate mscale mscale_all_dim attention_factor "
-        "low_freq_factor high_freq_factor short_factor long_factor policy mixed_b".split()
-    ),
-    "Several axes": frozenset(
-        "sections interleave_sections axes axis_style axis_factors ref_grid grid normalize".split()
-    ),
-    "Storage": frozenset("layout compute dtype form parts".split()),
+    "Context extension": "scaling factor original_len seq_len beta_fast beta_slow truncate mscale mscale_all_dim "
+    "attention_factor low_freq_factor high_freq_factor short_factor long_factor policy mixed_b",
+    "Several axes": "sections interleave_sections axes axis_style axis_factors ref_grid grid normalize",
+    "Storage": "layout compute dtype form parts",
 }
 # Parameters that the short help names.
 COMMON = frozenset(
@@ -317,7 +313,7 @@ def _of_parameter(own: Parameter, text: str) -> Option:
         flags,
         metavar,
         ". ".join(part for part in (text.rstrip("."), values) if part),
-        next((heading for heading, names in PURPOSES.items() if own.name in names), "Encoding"),
+        next((heading for heading, names in PURPOSES.items() if own.name in names.split()), "Encoding"),
         choices=(lambda: choices(own)) if own.choice is not None else None,
         is_file=own.meaning in (Meaning.ARRAY, Meaning.MASK),
         common=own.required or own.name in COMMON,

@@ -26,7 +26,8 @@ IMAGE, VIDEO = (1, 8, 12), (3, 4, 6)
 NOT_RUN = {
     "vjepa2": "its attention computes angles from row numbers inside; tests/encodings/test_rope_axes.py runs that function",
     **dict.fromkeys(
-        ["moonvit", "dots_vit"], "its code lies beside its checkpoint; test_axes.py has what it says"
+        ["moonvit", "dots_vit", "mistral_vision"],
+        "its code is not in transformers; test_axes.py and test_configuration.py have what it says",
     ),
 }
 
