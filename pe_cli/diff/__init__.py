@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.diff.explain import SECONDS, Explanation, Side, explain
+from pe_cli.diff.explain import Explanation, Side, explain
 from pe_cli.diff.metrics import Comparison, Metrics, Spare, Tolerance, compare, squeezed
 from pe_cli.diff.operands import KEPT, StoredTable
 from pe_cli.diff.readings import once
@@ -22,7 +22,9 @@ from pe_cli.files.sources import Source
 
 SCHEMA = "pe.diff/1"
 COLUMN_BINS = 64
-MOST_TRIED = 16  # tensors of a file that one table is compared with
+MOST_TRIED = 16  # tensors of a file that one table is compared with,
+MOST_LIKELY = 4  # and those of them for which reasons are looked for
+MOST_SEARCHED = 16  # pairs of tensors for which reasons are looked for
 ROLES = ("cos", "sin", "inv_freq", "freqs", "position", "bias", "slopes", "table")
 Progress = Callable[[int], None]
 
@@ -193,7 +195,7 @@ class _Comparing:
     tolerance: Tolerance
     explained: bool
     progress: Progress | None
-    seconds: float = SECONDS
+    searched: int = 0  # pairs of tensors
 
     def run(self, named: tuple[bool, bool]) -> Report:
         a, b = self.a, self.b
@@ -242,10 +244,12 @@ class _Comparing:
         return pair
 
     def reasons(self, a: Side, b: Side) -> Explanation:
-        """The search, within what is left of its time."""
-        found = explain(a, b, self.seconds)
-        self.seconds = max(0.5, self.seconds - found.seconds)
-        return found
+        """The search, as long as there have not been too many."""
+        self.searched += 1
+        if self.searched <= MOST_SEARCHED:
+            return explain(a, b)
+        note = f"reasons are looked for in {MOST_SEARCHED} tensors that differ: name this one to have it explained"
+        return Explanation(notes=[note])
 
     def side(self, source: Source, name: str, table: StoredTable) -> Side:
         array = partial(source.read, name)
@@ -339,7 +343,10 @@ class _Comparing:
             if best is not None:
                 report.pairs.append(best)
                 return
-            for other in tried:
+            spec = single.chosen
+            tried.sort(key=lambda other: several.spec(other).shape != spec.shape)
+            tried.sort(key=lambda other: several.spec(other).size != spec.size)
+            for other in tried[:MOST_LIKELY]:
                 pair = self.pair(*((name, other) if a_alone else (other, name)))
                 if pair.explanation.explained and (
                     best is None or pair.explanation.cost < best.explanation.cost

@@ -7,7 +7,6 @@ is told only if undoing it brings the whole of `a` closer to `b`, and only with 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,13 +33,13 @@ from pe_cli.diff.turning import Turning, fitting_rows
 from pe_cli.diff.verify import (
     LOW,
     SAMPLE,
-    Deadline,
     Extra,
     Reason,
     Step,
     distance,
     exceptions,
     extra_room,
+    largest,
     needed,
     remainder,
     same_axes,
@@ -50,7 +49,6 @@ from pe_cli.diff.verify import (
 )
 from pe_cli.inspect.laws import roundest
 
-SECONDS = 3.0
 FEWEST = 6  # numbers: fewer agree by chance
 PARTING = 0.1  # radians
 MANY_ENTRIES = 8
@@ -68,9 +66,7 @@ class Explanation:
     explained: bool = False
     notes: list[str] = field(default_factory=list)
     parting: dict[str, float] | None = None
-    cut: bool = False
     cost: float = 99.0
-    seconds: float = 0.0
 
     @property
     def shared_rows(self) -> dict[str, int] | None:
@@ -90,13 +86,14 @@ class Side:
     sines: bool = False
 
 
-def explain(a: Side, b: Side, seconds: float = SECONDS) -> Explanation:
-    """The changes that turn `a` into `b`, as far as they are found in so many seconds of processor time."""
-    search, begun = Search(a, b, Deadline(seconds)), time.process_time()
+def explain(a: Side, b: Side) -> Explanation:
+    """The changes that turn `a` into `b`, as far as they are found.
+
+    The number of candidates is bounded, and each is refused by a few rows before more are looked at: how long a search
+    takes does not grow with the tables, but for the reading of all rows that verifies what is told.
+    """
     with np.errstate(all="ignore"):
-        found = search.run()
-    found.seconds = time.process_time() - begun
-    return found
+        return Search(a, b).run()
 
 
 @dataclass
@@ -110,8 +107,8 @@ class Explained:
 class Search:
     """Candidates in the order of what is simplest to say, and the best of those that are verified."""
 
-    def __init__(self, a: Side, b: Side, deadline: Deadline) -> None:
-        self.a, self.b, self.deadline = a, b, deadline
+    def __init__(self, a: Side, b: Side) -> None:
+        self.a, self.b = a, b
         self.best: Explained | None = None
         self.readings = False  # whether both tables are pairs that turn with one position
         self.parting: dict[str, float] | None = None
@@ -131,21 +128,16 @@ class Search:
         ]
         if pairs:  # tables of queries and keys: what they are is cheaper to see than where their rows are
             ways = [self.as_it_is, self.family, self.elsewhere, self.both_elsewhere]
-        for before in self.orientations():
-            for way in ways:
-                if self.deadline.over():
-                    break
+        orientations = list(self.orientations())
+        for way in ways:
+            for before in orientations:
                 way(before)
                 if self.best is not None and self.best.cost <= 1.0 + len(before):
                     return self.told()
         return self.told()
 
     def told(self) -> Explanation:
-        explanation = Explanation(parting=self.parting, cut=self.deadline.cut)
-        if self.deadline.cut:
-            explanation.notes.append(
-                "the search for causes was cut for time; more may be found with fewer rows"
-            )
+        explanation = Explanation(parting=self.parting)
         if self.best is not None:
             explanation.causes = with_residuals(self.best.steps, self.a.table, self.b.table, self.best.left)
             explanation.explained, explanation.cost = self.best.explained, self.best.cost
@@ -205,8 +197,6 @@ class Search:
         sines = self.a.sines or self.b.sines  # whose row at position 0 is zeros by itself
         for steps in rows_elsewhere(x, y, inserted=not sines):
             self.consider(before + steps)
-            if self.deadline.over():
-                return
         if x.columns >= 1:
             for steps in columns_elsewhere(x, y):
                 self.consider(before + steps)
@@ -274,8 +264,6 @@ class Search:
             p, q = undone(steps, x, y)
             for more in columns_elsewhere(p, q):
                 self.consider(before + steps + more)
-            if self.deadline.over():
-                return
 
     def another_length(self, before: list[Step]) -> None:
         if before:
@@ -363,10 +351,7 @@ class Search:
 
 def _size(table: Operand) -> float:
     """The largest number, in a sample."""
-    return max(
-        float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0))
-        for _, x, _ in blocks(table, table, SAMPLE)
-    )
+    return max(largest(x) for _, x, _ in blocks(table, table, SAMPLE))
 
 
 def _reshape(x: Operand, y: Operand) -> tuple[Operand, Operand]:

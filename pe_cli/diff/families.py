@@ -14,7 +14,7 @@ from pe_cli.diff.operands import KEPT, Array, Operand, Replacement, StoredTable,
 from pe_cli.diff.parameters import frequency_changes, replacing
 from pe_cli.diff.readings import law_of
 from pe_cli.diff.turning import ColumnPlan, Places, Turning, frequencies_of
-from pe_cli.diff.verify import Pair, Reason, Room, Step
+from pe_cli.diff.verify import Pair, Reason, Room, Step, largest
 from pe_cli.errors import PeError
 from pe_cli.inspect import identify
 from pe_cli.inspect.result import Identified
@@ -34,8 +34,11 @@ def family_steps(
     """Both tables are one encoding of pairs or of a grid: the parameters in which they differ."""
     if len(a.shape) != len(b.shape) or a.size > LARGEST:
         return None
-    known = identify(arrays[0]), identify(arrays[1])
-    if known[0].encoding is None or known[0].encoding != known[1].encoding:
+    first = identify(arrays[0])
+    if first.encoding is None:
+        return None
+    known = first, identify(arrays[1])
+    if known[0].encoding != known[1].encoding:
         return None
     if a.shape != b.shape and known[0].encoding != "swin":  # whose window sets the size
         return None
@@ -108,7 +111,7 @@ def _fitting(known: Identified, table: StoredTable) -> Replacement | None:
     whole = table.whole()
     room = Room(
         (table.precision, table.precision),
-        4e-7 * float(np.max(np.abs(whole), where=np.isfinite(whole), initial=0.0)) * (not table.integer),
+        4e-7 * largest(whole) * (not table.integer),
     )
     for made in _made(known, table.shape):
         if made.size != table.size:
@@ -350,12 +353,11 @@ def _cause(method: str, facts: dict[str, Any], rows_a: int, rows_b: int, swapped
 
 
 def _room(source: Operand) -> float:
-    size = source.whole()
-    return 4e-6 * float(np.max(np.abs(size), where=np.isfinite(size), initial=0.0))
+    return 4e-6 * largest(source.whole())
 
 
 def _near(made: Array, wanted: Array, source: Operand, target: Operand) -> bool:
-    scale = float(np.max(np.abs(wanted), where=np.isfinite(wanted), initial=0.0))
+    scale = largest(wanted)
     unit = max(source.precision.unit, target.precision.unit)
     return bool(scale > 0 and np.abs(made - wanted).max() <= (4 * unit + 2e-6) * scale)
 

@@ -18,6 +18,7 @@ from pe_cli.numerics.dtypes import numpy_dtype
 BINS = 64
 MOST_COLUMNS = 1 << 16
 CLOSE = 2.0**-22  # float32 differences this near to each other are told apart in float64
+FIRST_BYTES = 4096  # of a block, that are compared before the others: the last ones
 NARROW = 8  # rows of fewer elements are not looked at as vectors
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
@@ -142,10 +143,12 @@ class Comparison:
             if not np.isfinite(by_column.max()):
                 x, y = self._without_nans(found, x, y, difference, size, first_row)
                 by_column = size.max(axis=0)
-            self._sizes(found, first_row, x, y, size, by_column)
+            self._sizes(found, first_row, x, y, size, by_column, spare)
+            longest = None
             if x.shape[1] >= NARROW:
-                self._directions(found, first_row, x, y, difference)
-            self._ulps(found, first_row, x, y, size, spare)
+                longest = self._directions(found, first_row, x, y, difference)
+            if self.tolerance.ulp or self._may_be_farther(found, float(by_column.max()), longest):
+                self._ulps(found, first_row, x, y, size, spare)
             # last, since it overwrites the difference
             self._relative(found, first_row, y, difference)
 
@@ -194,6 +197,7 @@ class Comparison:
         y: NDArray[Any],
         size: NDArray[Any],
         by_column: NDArray[Any],
+        spare: Spare,
     ) -> None:
         tolerance, width = self.tolerance, size.shape[1]
         largest = float(by_column.max())
@@ -202,12 +206,17 @@ class Comparison:
             if exact > found.max_abs:
                 found.max_abs, found.max_abs_at = exact, (first_row + place // width, place % width)
         found.sum_abs += float(size.sum())
-        differs = size > 0
-        found.differing += int(np.count_nonzero(differs))
-        found.needed_atol = max(found.needed_atol, self._needed(x, y, size, largest))
+        differs = np.greater(size, 0, out=spare.get(3, size.shape, np.dtype(np.bool_)))
+        different = int(np.count_nonzero(differs))
+        found.differing += different
+        if largest >= found.needed_atol * (1 - CLOSE):
+            found.needed_atol = max(found.needed_atol, self._needed(x, y, size, largest))
         if not tolerance.ulp:
-            wrong = self._beyond(x, y, size) if tolerance.atol or tolerance.rtol else differs
-            self._outside(found, first_row, wrong, int(np.count_nonzero(wrong)))
+            wrong, count = differs, different
+            if tolerance.atol or tolerance.rtol:
+                wrong = self._beyond(x, y, size)
+                count = int(np.count_nonzero(wrong))
+            self._outside(found, first_row, wrong, count)
         if len(found.by_column):
             np.maximum(found.by_column, by_column, out=found.by_column)
         bins = len(found.by_position)
@@ -215,7 +224,8 @@ class Comparison:
         while row < last:  # one bin is usually many blocks long
             place = row * bins // self.rows
             end = min(last, -(-(place + 1) * self.rows // bins))
-            top = float(size[row - first_row : end - first_row].max())
+            whole = end - row == len(size)
+            top = largest if whole else float(size[row - first_row : end - first_row].max())
             found.by_position[place] = max(found.by_position[place], top)
             row = end
 
@@ -259,8 +269,11 @@ class Comparison:
 
     def _directions(
         self, found: Metrics, first_row: int, x: NDArray[Any], y: NDArray[Any], difference: NDArray[Any]
-    ) -> None:
-        """1 - cos = (|d|² - (|a| - |b|)²) / (2 |a| |b|): exact where 1 - a·b / (|a| |b|) is all rounding."""
+    ) -> float:
+        """1 - cos = (|d|² - (|a| - |b|)²) / (2 |a| |b|): exact where 1 - a·b / (|a| |b|) is all rounding.
+
+        Returns the length of the longest row, which is too large rather than too small.
+        """
         dd = np.vecdot(difference, difference).astype(np.float64)
         a = np.sqrt(np.vecdot(x, x).astype(np.float64))
         b = np.sqrt(np.vecdot(y, y).astype(np.float64))
@@ -269,6 +282,20 @@ class Comparison:
         row = int(distance.argmax())
         if distance[row] > found.max_cosine_distance:
             found.max_cosine_distance, found.max_cosine_at = float(distance[row]), first_row + row
+        return float(max(a.max(), b.max()) * (1 + x.shape[1] * 2.0**-24))
+
+    def _may_be_farther(self, found: Metrics, largest: float, longest: float | None) -> bool:
+        """Whether some entry may be more steps apart than those known, so that steps are worth counting.
+
+        The bits of a number count its steps from 0 and are concave in its size: of two numbers of different signs that
+        are `largest` apart, the steps between are most where both are half of it. No entry is larger than its row.
+        """
+        target = numpy_dtype(self.narrow)
+        if longest is None or target.kind in "iub" or not np.isfinite([largest, longest]).all():
+            return True
+        sizes = np.array([0.5 * largest, longest]).astype(target)
+        apart, alike = sizes.view(f"i{target.itemsize}").astype(np.int64) + 1
+        return found.max_ulp < max(2 * int(apart), int(alike))
 
     def _ulps(
         self,
@@ -325,6 +352,8 @@ def _largest(x: NDArray[Any], y: NDArray[Any], size: NDArray[Any], largest: floa
 def _equal_bytes(a: NDArray[Any], b: NDArray[Any]) -> bool:
     """Bit for bit, eight bytes at a time where the length allows."""
     raw_a, raw_b = a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8)
+    if not np.array_equal(raw_a[-FIRST_BYTES:], raw_b[-FIRST_BYTES:]):
+        return False
     whole = len(raw_a) // 8 * 8
     head = np.array_equal(raw_a[:whole].view(np.int64), raw_b[:whole].view(np.int64))
     return bool(head and np.array_equal(raw_a[whole:], raw_b[whole:]))

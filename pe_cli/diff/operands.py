@@ -10,8 +10,10 @@ import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +26,10 @@ from pe_cli.numerics.dtypes import numpy_dtype, round_to
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
+Part = TypeVar("Part")
 KEPT = 1 << 21  # numbers of a table that is kept in memory
-BLOCK = 1 << 17  # numbers that are looked at together
+BLOCK = 1 << 16  # numbers that are looked at together
+THREADS_FROM = 1 << 23  # numbers
 MOST_COLUMNS = 1 << 16
 PRECISION_ROWS = 64
 
@@ -314,12 +318,33 @@ class Patched(Viewed):
         return np.where(self.flagged(start, stop, x, y), y, x)
 
 
-def blocks(a: Operand, b: Operand, sample: int | None = None) -> Iterator[tuple[int, Array, Array]]:
-    """The same rows of both: all of them, or short blocks spread over the whole of about `sample` numbers together."""
+def in_parts(a: Operand, b: Operand, work: Callable[[slice], Part]) -> list[Part]:
+    """What `work` makes of the rows of both tables, which are given to two threads where they are many."""
     rows = min(a.rows, b.rows)
-    if sample is None or rows * a.columns <= sample:
+    count = 2 if rows * a.columns >= THREADS_FROM else 1
+    edges = [rows * k // count for k in range(count + 1)]
+    parts = [slice(*ends) for ends in pairwise(edges)]
+    if count == 1:
+        return [work(parts[0])]
+
+    def quietly(part: slice) -> Part:
+        with np.errstate(all="ignore"):  # which holds in one thread alone
+            return work(part)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(quietly, parts))
+
+
+def blocks(
+    a: Operand, b: Operand, sample: int | None = None, within: slice | None = None
+) -> Iterator[tuple[int, Array, Array]]:
+    """The same rows of both: all of them, those `within` a part, or short blocks spread over the whole of about
+    `sample` numbers together."""
+    rows = min(a.rows, b.rows)
+    if within is not None or sample is None or rows * a.columns <= sample:
         step = min(a.step, b.step)
-        starts = list(range(0, rows, step))
+        first, rows, _ = (within or slice(None)).indices(rows)
+        starts = list(range(first, rows, step))
     else:
         step = max(1, min(64, sample // (8 * a.columns)))
         starts_at = np.unique(np.linspace(0, rows - step, max(2, sample // (step * a.columns))).astype(int))

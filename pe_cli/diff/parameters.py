@@ -20,7 +20,7 @@ from pe_cli.diff.turning import (
     own_magnitude,
     place_changes,
 )
-from pe_cli.diff.verify import LISTED, Extra, Pair, Reason, Step
+from pe_cli.diff.verify import LISTED, Extra, Pair, Reason, Step, largest
 from pe_cli.errors import PeError
 from pe_cli.inspect.laws import digits_of, roundest
 from pe_cli.inspect.result import tidy
@@ -46,12 +46,17 @@ class Replaced(Viewed):
         if old.shape != new.shape:
             return new
         unit = self.old.precision.unit
-        extra = self.room(start, stop) if callable(self.room) else self.room
-        scale = float(np.max(np.abs(old), where=np.isfinite(old), initial=0.0))
+        scale = largest(old)
+        room = (5e-7 * (unit > 1e-15) + 1e-12) * scale
         with np.errstate(invalid="ignore"):
+            apart = np.subtract(block, old)
+            np.abs(apart, out=apart)
+            if float(apart.max(initial=0.0)) <= room:
+                return new
             steps = 6.4 * unit * np.abs(old) if unit > 1e-6 else 0.0
-            made = np.abs(block - old) <= steps + (5e-7 * (unit > 1e-15) + 1e-12) * scale + extra
-        return np.where(made, new, block)
+            extra = self.room(start, stop) if callable(self.room) else self.room
+            made = apart <= steps + room + extra
+        return new if made.all() else np.where(made, new, block)
 
 
 def replacing(old: Operand, new: Operand, room: Extra = 0.0) -> Callable[[Operand, Operand], Pair]:

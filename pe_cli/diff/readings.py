@@ -33,10 +33,10 @@ from pe_cli.diff.turning import (
     own_magnitude,
 )
 from pe_cli.errors import PeError
-from pe_cli.inspect import identify
 from pe_cli.inspect.laws import roundest
 from pe_cli.inspect.regenerate import wrapped
 from pe_cli.inspect.result import Precision
+from pe_cli.inspect.tables import identify_component, identify_table
 from pe_cli.numerics.kernels import geometric
 
 READ = 1 << 18  # numbers of a table that its reading looks at
@@ -203,7 +203,7 @@ def read_alone(table: Operand) -> Turning | None:
     head = table.take(0, min(table.rows, NAMED_BY))
     kind = np.float64 if table.precision.name == "float64" else np.float32
     for rows in (len(head), len(head) // 4, 24):
-        found = identify(head[:rows].astype(kind), "rope") if 3 < rows <= len(head) else None
+        found = identify_component(head[:rows].astype(kind)) if 3 < rows <= len(head) else None
         if found is not None and found.facts.get("part") in ("cos", "sin") and "base" in found.facts:
             break
     else:
@@ -363,7 +363,7 @@ def _law(turned: Complex, precision: Precision) -> tuple[Sequence[Any], float, f
     few = turned[:NAMED_BY]
     kind = np.float64 if precision.name == "float64" else np.float32
     canonical = np.concatenate([few.real, few.imag], axis=1).astype(kind)
-    found = identify(canonical, "rope")
+    found = identify_table(canonical, "rope")
     if found is None or found.encoding not in ("rope", "sinusoidal") or "base" not in found.facts:
         return None
     facts = found.facts

@@ -16,12 +16,14 @@ from pe_cli.errors import PeError
 from pe_cli.inspect.regenerate import ROUNDED, wrapped
 from pe_cli.inspect.result import FLOAT32_STEP, Precision
 from pe_cli.numerics.dtypes import round_to
-from pe_cli.numerics.kernels import geometric, rotations
+from pe_cli.numerics.kernels import geometric, rotation_blocks, rotations
 
 Complex = NDArray[np.complex128]
 COS, SIN, ZERO = 0, 1, 2
 AGREES = 0.12  # radians between the angle of a pair and what the slower pairs make of it
 WHOLE = 0.02  # positions: nearer to a whole number is that number
+FOLLOWED = 0.75  # of the rows, that an arithmetic must make
+GLANCE = 32  # rows that refuse an arithmetic
 ANGLE_STEPS = 6  # float32 roundings of an angle that the ways of computing it differ by
 PARAMETERS = (
     "factor original_len seq_len beta_fast beta_slow truncate mscale mscale_all_dim low_freq_factor "
@@ -49,9 +51,10 @@ class ColumnPlan:
             chosen.append((part, _even(columns), _even(self.pair[columns]), signs))
         return chosen
 
-    def table(self, z: Complex) -> Array:
-        """The columns [n, w] of pairs z [n, m]."""
-        made = np.zeros((len(z), len(self.pair)))
+    def table(self, z: Complex, made: Array | None = None) -> Array:
+        """The columns [n, w] of pairs z [n, m]; `made` is where they go, filled with zeros."""
+        if made is None:
+            made = np.zeros((len(z), len(self.pair)))
         for part, columns, pairs, sign in self._parts:
             values = (z.real if part == COS else z.imag)[:, pairs]
             made[:, columns] = values if sign is None else values * sign
@@ -135,7 +138,12 @@ class Turning(Operand):
         return self.made(self.places.at(start, stop))
 
     def made(self, positions: Array) -> Array:
-        table = self.plan.table(self.turned(positions))
+        if self.angles == "exact":
+            table = np.zeros((len(positions), self.columns))
+            for rows, z in rotation_blocks(positions, self.frequencies, amplitude=self.amplitude):
+                self.plan.table(z, table[rows])
+        else:
+            table = self.plan.table(self.turned(positions))
         if self.precision.name in ("float32", "float64"):
             return table
         return np.asarray(round_to(table, self.precision.name)).astype(np.float64)
@@ -246,13 +254,19 @@ def fitting_rows(turning: Turning, rows: Array, start: int) -> NDArray[np.bool_]
 
 
 def arithmetic_of(turning: Turning, rows: Array, start: int = 0) -> str | None:
-    """The way of computing angles that makes most of these rows, where the exact one does not."""
-    best, most = None, 0.75
+    """The way of computing angles that makes most of these rows, where the exact one does not.
+
+    A few rows refuse most ways before all of them are made.
+    """
+    best, most = None, FOLLOWED
+    few = np.unique(np.linspace(0, len(rows) - 1, GLANCE).astype(np.intp))
+    glanced = replace(turning, places=Places(listed=turning.places.at(start, start + len(rows))[few]))
     for name in ARITHMETICS:
-        tried = replace(turning, angles=name)
         if name == "float32" and not float32_like(turning, rows, start):
             continue
-        share = float(fitting_rows(tried, rows, start).mean())
+        if fitting_rows(replace(glanced, angles=name), rows[few], 0).mean() < FOLLOWED / 2:
+            continue
+        share = float(fitting_rows(replace(turning, angles=name), rows, start).mean())
         if share > most:
             best, most = name, share
             if share > 0.999:

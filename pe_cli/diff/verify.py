@@ -6,15 +6,15 @@ measured after each of them. What is left in a few rows or entries is told as su
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.diff.operands import Array, Operand, Patched, StoredTable, blocks
+from pe_cli.diff.operands import Array, Operand, Patched, StoredTable, blocks, in_parts
 from pe_cli.inspect.result import Precision, plain
 
 Flags = NDArray[np.bool_]
@@ -80,19 +80,6 @@ class Distance:
         return self.outside / max(1, self.total)
 
 
-class Deadline:
-    """The processor time that a search may take."""
-
-    def __init__(self, seconds: float) -> None:
-        self.end = time.process_time() + seconds
-        self.cut = False
-
-    def over(self) -> bool:
-        """Whether the time is up, which is remembered."""
-        self.cut |= time.process_time() > self.end
-        return self.cut
-
-
 class Room:
     """What rounding to the narrower type of two tables may put between equal numbers."""
 
@@ -102,13 +89,11 @@ class Room:
 
     def outside(self, x: Array, y: Array, start: int = 0) -> tuple[Flags, Array]:
         """The entries that differ by more, and all differences: infinite where one side alone is no number."""
-        extra = self.extra(start, start + len(x)) if callable(self.extra) else self.extra
         with np.errstate(invalid="ignore", over="ignore"):
-            apart = np.abs(x - y)
-            odd = ~np.isfinite(apart)
-            if odd.any():
-                apart[odd & ((x == y) | (np.isnan(x) & np.isnan(y)))] = 0
-                apart[np.isnan(apart)] = np.inf
+            apart = _apart(x, y)
+            if not callable(self.extra) and float(apart.max(initial=0.0)) <= self.extra:
+                return np.zeros(apart.shape, np.bool_), apart
+            extra = self.extra(start, start + len(x)) if callable(self.extra) else self.extra
             size = np.maximum(np.abs(x), np.abs(y))
             flags = (apart > 2.02 * self.coarse.unit * size + extra) | (apart == np.inf)
             if flags.any():
@@ -117,9 +102,20 @@ class Room:
                     extra[flags] if isinstance(extra, np.ndarray) else extra
                 )
                 if self.coarse.unit < 1e-15:
-                    room += FLOAT64_ROOM * np.max(np.abs(y), where=np.isfinite(y), initial=0.0)
+                    room += FLOAT64_ROOM * largest(y)
                 flags[flags] = apart[flags] > room
         return flags, apart
+
+
+def _apart(x: Array, y: Array) -> Array:
+    """|x - y|: 0 where both are NaN or the same infinity, infinite where one side alone is no number."""
+    with np.errstate(invalid="ignore"):
+        apart: Array = np.subtract(x, y)
+        np.abs(apart, out=apart)
+        if not np.isfinite(apart.max(initial=0.0)):
+            apart[(x == y) | (np.isnan(x) & np.isnan(y))] = 0
+            apart[np.isnan(apart)] = np.inf
+    return apart
 
 
 def distance(a: Operand, b: Operand, extra: Extra = 0.0, sample: int | None = None) -> Distance:
@@ -133,6 +129,14 @@ def distance(a: Operand, b: Operand, extra: Extra = 0.0, sample: int | None = No
         found.largest = max(found.largest, float(apart.max(initial=0.0)))
         found.sum += float(np.sum(apart, where=np.isfinite(apart)))
     return found
+
+
+def largest(values: Array) -> float:
+    """The size of the largest number that is finite."""
+    top = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
+    if np.isfinite(top):
+        return top
+    return float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0))
 
 
 def same_axes(a: Operand, b: Operand) -> bool:
@@ -182,55 +186,86 @@ def needed(steps: Sequence[Step], a: Operand, b: Operand) -> list[Step]:
 
 @dataclass
 class Remainder:
-    """What is left after the steps, over all rows: which rows and entries, and of what kind."""
+    """What is left after the steps in some rows: which rows and entries, and of what kind."""
 
-    rows: int
-    columns: int
     by_row: NDArray[np.int32]
     by_column: NDArray[np.int64]
+    blank: tuple[Flags, Flags]  # rows that differ and are zeros in one table
     outside: int = 0
     largest: float = 0.0
     masked: int = 0
     fills: tuple[set[float], set[float]] = field(default_factory=lambda: (set(), set()))
-    blank: tuple[list[Flags], list[Flags]] = field(default_factory=lambda: ([], []))
     entries: list[tuple[int, int]] = field(default_factory=list)
     above: int = 0  # masked entries after the diagonal
     upper: int = 0  # entries after the diagonal
+
+    @property
+    def rows(self) -> int:
+        return len(self.by_row)
+
+    @property
+    def columns(self) -> int:
+        return len(self.by_column)
+
+    def followed_by(self, other: Remainder) -> Remainder:
+        """The same for the rows of both."""
+        return Remainder(
+            np.concatenate([self.by_row, other.by_row]),
+            self.by_column + other.by_column,
+            (
+                np.concatenate([self.blank[0], other.blank[0]]),
+                np.concatenate([self.blank[1], other.blank[1]]),
+            ),
+            self.outside + other.outside,
+            max(self.largest, other.largest),
+            self.masked + other.masked,
+            (self.fills[0] | other.fills[0], self.fills[1] | other.fills[1]),
+            (self.entries + other.entries)[:LISTED],
+            self.above + other.above,
+            self.upper + other.upper,
+        )
 
 
 def remainder(a: Operand, b: Operand, extra: Extra, square: tuple[int, int] | None) -> Remainder:
     """One pass over both; `square` are the last two axes where they are queries and keys."""
     room = Room((a.precision, b.precision), extra)
-    found = Remainder(a.rows, a.columns, np.zeros(a.rows, np.int32), np.zeros(a.columns, np.int64))
-    for start, x, y in blocks(a, b):
+    return reduce(Remainder.followed_by, in_parts(a, b, lambda part: _remainder_of(a, b, part, room, square)))
+
+
+def _remainder_of(
+    a: Operand, b: Operand, part: slice, room: Room, square: tuple[int, int] | None
+) -> Remainder:
+    rows = part.stop - part.start
+    blank = np.zeros(rows, bool), np.zeros(rows, bool)
+    found = Remainder(np.zeros(rows, np.int32), np.zeros(a.columns, np.int64), blank)
+    for start, x, y in blocks(a, b, within=part):
         flags, apart = room.outside(x, y, start)
         stop = start + len(x)
+        here = slice(start - part.start, stop - part.start)
         count = int(np.count_nonzero(flags))
-        zero = (np.zeros(len(x), bool), np.zeros(len(x), bool))
         after = _after_diagonal(start, stop, a.columns, square)
         found.upper += 0 if after is None else int(np.count_nonzero(after))
-        if count:
-            per_row = flags.sum(axis=1)
-            found.by_row[start:stop] = per_row
-            found.by_column += flags.sum(axis=0)
-            found.outside += count
-            hidden = flags & ((x <= LOW) | (y <= LOW))
-            lone = int(np.count_nonzero(hidden))
-            found.masked += lone
-            if lone:
-                for fills, side in zip(found.fills, (x, y), strict=True):
-                    values = side[hidden & (side <= LOW)]
-                    fills.update(float(v) for v in np.unique(values)[:3])
-                if after is not None:
-                    found.above += int(np.count_nonzero(hidden & after))
-            if len(found.entries) < LISTED:
-                where = np.argwhere(flags)[: LISTED - len(found.entries)]
-                found.entries += [(int(r) + start, int(c)) for r, c in where]
-            for one, side in zip(zero, (x, y), strict=True):
-                one[:] = (per_row > 0) & ~np.any(side, axis=1)
         found.largest = max(found.largest, float(apart.max(initial=0.0)))
-        for kept, one in zip(found.blank, zero, strict=True):
-            kept.append(one)
+        if not count:
+            continue
+        per_row = flags.sum(axis=1)
+        found.by_row[here] = per_row
+        found.by_column += flags.sum(axis=0)
+        found.outside += count
+        hidden = flags & ((x <= LOW) | (y <= LOW))
+        lone = int(np.count_nonzero(hidden))
+        found.masked += lone
+        if lone:
+            for fills, side in zip(found.fills, (x, y), strict=True):
+                values = side[hidden & (side <= LOW)]
+                fills.update(float(v) for v in np.unique(values)[:3])
+            if after is not None:
+                found.above += int(np.count_nonzero(hidden & after))
+        if len(found.entries) < LISTED:
+            where = np.argwhere(flags)[: LISTED - len(found.entries)]
+            found.entries += [(int(r) + start, int(c)) for r, c in where]
+        for one, side in zip(found.blank, (x, y), strict=True):
+            one[here] = (per_row > 0) & ~np.any(side, axis=1)
     return found
 
 
@@ -266,11 +301,10 @@ def exceptions(
     rows = np.flatnonzero(bad)
     if len(rows) > MOST_ROWS * left.rows or (moved and len(rows) > left.rows / 2):
         return _as_entries(left, a, b, total, extra)
-    blank = tuple(np.concatenate(one) for one in left.blank)
-    zeros = np.flatnonzero((blank[0] | blank[1]) & bad)
+    zeros = np.flatnonzero((left.blank[0] | left.blank[1]) & bad)
     rest = np.setdiff1d(rows, zeros)
     if len(zeros):
-        sides = [{"rows": "zeros" if one[zeros].any() else "numbers"} for one in blank]
+        sides = [{"rows": "zeros" if one[zeros].any() else "numbers"} for one in left.blank]
         steps.append(_patch("padding-row", sides[0], sides[1], _span(zeros), _row_flags(zeros, left.rows)))
     if not len(rest):
         return steps
@@ -339,6 +373,17 @@ def _contiguous(rows: NDArray[np.intp]) -> bool:
     return int(rows[-1] - rows[0]) + 1 == len(rows)
 
 
+def _farthest(a: Operand, b: Operand) -> float:
+    """The largest difference over all rows: infinite where one side alone is no number."""
+
+    def within(part: slice) -> float:
+        return max(
+            (float(_apart(x, y).max(initial=0.0)) for _, x, y in blocks(a, b, within=part)), default=0.0
+        )
+
+    return max(in_parts(a, b, within))
+
+
 def with_residuals(steps: Sequence[Step], a: Operand, b: Operand, left: float) -> list[Reason]:
     """The causes, each with what is left after it over all rows; `left` is that after the last change of the whole."""
     causes = []
@@ -348,7 +393,6 @@ def with_residuals(steps: Sequence[Step], a: Operand, b: Operand, left: float) -
         if whole and step is whole[-1] and steps[: len(whole)] == whole:
             step.cause.residual_after = left
         else:
-            extra = extra_room(steps)
-            step.cause.residual_after = distance(a, b, extra).largest if same_axes(a, b) else None
+            step.cause.residual_after = _farthest(a, b) if same_axes(a, b) else None
         causes.append(step.cause)
     return causes

@@ -93,7 +93,7 @@ def _but_for_nan(table: NDArray[Any], name: str | None) -> Identified | None:
     if not len(rows) or len(rows) > MOST_NAN * len(table):
         return None
     found = _by_formula(np.where(wrong[:, None], np.ones_like(table[:1]), table), name, None, None)
-    if found is None or found.encoding is not None or "rows_that_differ" not in found.facts:
+    if found is None or not found.nearly:
         return None
     return replace(found, facts=found.facts | {"nan_rows": [int(row) for row in rows[:SHOWN_NAN]]})
 
@@ -155,7 +155,7 @@ def _matrix(values: NDArray[Any], hint: str | None, numbers: NDArray[np.intp] | 
     from pe_cli.inspect.tables import identify_table
 
     found = identify_table(values, hint, numbers)
-    if _is_named(found):
+    if _is_named(found) or (found is not None and found.nearly):
         return found
     from pe_cli.inspect.profiles import identify_bias
 

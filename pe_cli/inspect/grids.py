@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.inspect.result import Array, Identified, Precision, Solution, checked, stored_precision, tidy
-from pe_cli.inspect.rotation import constant_amplitude, rotation
+from pe_cli.inspect.rotation import rotation
 from pe_cli.inspect.sinusoids import solve
-from pe_cli.inspect.tables import Arrangement, arrangements, pick
+from pe_cli.inspect.tables import Arrangement, arrangements, turning_pairs
 
 LEAP = 0.02  # the fast pairs of an axis move by more from one place to the next
 
@@ -60,13 +60,13 @@ def identify_axes(
     """
     if len(table) < 4:
         return None
-    values = table.astype(np.float64)
     for arrangement in _grid_arrangements(table.shape[1]):
         if layout is not None and arrangement.name != "cos|sin":
             continue
-        cos, sin = pick(values, arrangement.cos), pick(values, arrangement.sin)
-        if constant_amplitude(cos, sin, precision) is None:
+        parts = turning_pairs(table, arrangement, precision)
+        if parts is None:
             continue
+        cos, sin = parts
         if np.isnan(cos).any() or np.isnan(sin).any():
             cos, sin = cos[:, :-1], sin[:, :-1]
         groups = _groups(cos, sin, precision)

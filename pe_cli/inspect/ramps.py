@@ -24,6 +24,7 @@ USUAL_RAMP = {"beta_fast": 32.0, "beta_slow": 1.0}
 USUAL_BANDS = ((1.0, 4.0), (1.0, 1.0), (1.0, 2.0), (1.0, 8.0), (1.0, 16.0), (2.0, 4.0), (2.0, 8.0))
 NEAREST = 4  # ramps between whole numbers from which one between others is looked for
 LEAST_FACTOR = 0.02  # of ln s: less is no scaling
+FIRST_STEPS, HOPELESS = 10, 1e4  # after which a fit is given up that is so many standard errors off
 LENGTHS = tuple(2.0**k for k in range(8, 22))
 
 
@@ -171,7 +172,9 @@ def _gauss_newton(model: Any, start: Array, y: Array, sigma: Array, small: Array
     """Damped Gauss-Newton with differences; None where it does not come to fit."""
     p, damping = start.astype(np.float64), 1e-3
     rest = (y - model(p)) / sigma
-    for _ in range(60):
+    for turn in range(60):
+        if turn == FIRST_STEPS and np.mean(rest**2) > HOPELESS**2:
+            return None
         jacobian = np.stack(
             [
                 (model(p + small * unit) - model(p - small * unit)) / (2 * small @ unit) / sigma

@@ -171,7 +171,8 @@ def _wrapped(line: Array, bits: int) -> Array:
 # What a type makes of whole positions that it cannot hold.
 ROUNDED: dict[str, Callable[[Array], Array]] = {
     "bfloat16": lambda line: round_to(line, "bfloat16").astype(np.float64),
-    "float16": lambda line: round_to(line, "float16").astype(np.float64),
+    # of what float16 makes infinite there is no angle: its largest number stands for it
+    "float16": lambda line: round_to(np.clip(line, -65504, 65504), "float16").astype(np.float64),
     "int8": lambda line: _wrapped(line, 8),
     "int16": lambda line: _wrapped(line, 16),
 }

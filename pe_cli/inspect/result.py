@@ -19,6 +19,9 @@ Array = NDArray[np.float64]
 FLOAT32_STEP = 2.0**-24  # half an ulp of a float32 between 1 and 2, relative
 
 
+EXPONENT_BITS = 0x7FF << 52  # of a float64
+
+
 @dataclass(frozen=True)
 class Precision:
     """A floating type: `unit` is half an ulp relative to a power of two, `tiny` half the smallest step."""
@@ -29,9 +32,9 @@ class Precision:
 
     def half_ulp(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Half the distance between neighbours at each value: the error of one rounding."""
-        _, exponent = np.frexp(np.abs(values))
-        exponent = np.where(values == 0, -1074, exponent)
-        return np.maximum(np.ldexp(self.unit, exponent), self.tiny)
+        numbers = np.asarray(values, np.float64)
+        powers = (numbers.view(np.int64) & EXPONENT_BITS).view(np.float64)  # of two, none above their number
+        return np.maximum(2 * self.unit * powers, self.tiny)
 
 
 PRECISIONS = {
@@ -224,6 +227,11 @@ class Identified:
     ambiguous: list[str] = field(default_factory=list)
     reading: Reading | None = field(default=None, repr=False)
     maybe: list[str] = field(default_factory=list)
+
+    @property
+    def nearly(self) -> bool:
+        """Whether a formula makes the table again but for some of its rows."""
+        return self.encoding is None and "rows_that_differ" in self.facts
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON: `encoding`, then the facts, then how well they reproduce the table."""

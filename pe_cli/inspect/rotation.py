@@ -107,6 +107,7 @@ def rotation(cos: Array, sin: Array, precision: Precision) -> Rotation | None:
 
 DISTANCES = (0.0, 2.0**13, 2.0**16, 2.0**19)  # from position 0, which makes float32 angles coarse
 ENOUGH = 24  # rows in a regular run from which everything can be told
+OTHER_POWER = 1e-4  # of a row's sum of squares, by which it is none of the table's
 SEEN_BY = 8  # pairs by which a break in the positions is seen
 
 
@@ -122,7 +123,10 @@ def _regular_rows(c: Array, s: Array, amplitude: float, precision: Precision) ->
     fastest = max(float(np.median(part, axis=0).max()) for part in (steps, steps[:ENOUGH]))
     noise = phase_error(c[:, pairs], s[:, pairs], amplitude, precision)
     room = 8 * (noise[:-2] + 2 * noise[1:-1] + noise[2:]) + min(0.05, 0.2 * fastest)
-    regular = np.concatenate([[False], (change <= room).all(axis=1), [False]])
+    power = np.einsum("rm,rm->r", c, c) + np.einsum("rm,rm->r", s, s)
+    usual = np.abs(power - np.median(power)) <= (OTHER_POWER + 8 * precision.unit) * np.median(power)
+    good = (change <= room).all(axis=1) & usual[:-2] & usual[1:-1] & usual[2:]
+    regular = np.concatenate([[False], good, [False]])
     edges = np.flatnonzero(np.diff(regular.astype(np.int8))).reshape(-1, 2)
     if not len(edges):
         return []
@@ -297,6 +301,10 @@ def rotation_of_component(component: Array, precision: Precision) -> Rotation | 
     x[r+1] + x[r-1] = 2 cos(step) x[r] gives the step; the first angle is that of the best sum of cosine and
     sine, in the convention of the cosine.
     """
+    if component.shape[1] > 2 * SEEN_BY:  # a few columns refuse what is no table of cosines
+        few = component[:, np.linspace(0, component.shape[1] - 1, SEEN_BY).astype(int)]
+        if rotation_of_component(few, precision) is None:
+            return None
     component = component[: most_rows(4 * component.shape[1])]
     n, m = component.shape
     if n < 4:

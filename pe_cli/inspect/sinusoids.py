@@ -359,6 +359,8 @@ def magnitude(measured: float, own: float, precision: Precision) -> float:
 
 def _positions(found: Rotation, unit: float, frequencies: Sequence[Any]) -> Iterator[Array]:
     """Positions of the rows of the run: the first one decoded from its angles, rounded where whole numbers fit."""
+    if not abs(unit) < FARTHEST:
+        return
     angular = np.array([float(w) for w in frequencies])
     live = (angular > 0) & ~np.isnan(found.first)
     noise = np.maximum(found.first_error[live], 1e-7)

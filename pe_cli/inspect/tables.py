@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from pe_cli.inspect.laws import ROUND_DIGITS, as_rounded, digits_of, rounded_geometric, roundest, unknown_law
 from pe_cli.inspect.result import Array, Identified, Law, Precision, Reading, Solution, stored_precision, tidy
-from pe_cli.inspect.rotation import Rotation, constant_amplitude, rotation, rotation_of_component
+from pe_cli.inspect.rotation import (
+    GLANCE,
+    Rotation,
+    constant_amplitude,
+    rotation,
+    rotation_of_component,
+)
 from pe_cli.inspect.sinusoids import layout_reading, rounded_angles, solve, solve_with, usable_pairs
 
 ABSENT = -1
@@ -76,6 +82,21 @@ def pick(table: NDArray[Any], columns: Columns) -> NDArray[np.float64]:
     taken = table[:, np.maximum(columns, 0)].astype(np.float64)
     taken[:, columns == ABSENT] = np.nan
     return taken
+
+
+def turning_pairs(
+    table: NDArray[Any], arrangement: Arrangement, precision: Precision
+) -> tuple[Array, Array] | None:
+    """Cosines and sines [n, m] where their squares add up to one number; a few rows and pairs refuse what is none."""
+    rows, pairs = max(1, len(table) // GLANCE), max(1, arrangement.pairs // GLANCE)
+    glances = [(table, arrangement.cos, arrangement.sin)]
+    if rows > 1 or pairs > 1:
+        glances.insert(0, (table[::rows], arrangement.cos[::pairs], arrangement.sin[::pairs]))
+    for part, first, second in glances:
+        cos, sin = pick(part, first), pick(part, second)
+        if constant_amplitude(cos, sin, precision) is None:
+            return None
+    return cos, sin
 
 
 def repeated(table: NDArray[Any]) -> tuple[str, NDArray[Any]]:
@@ -143,15 +164,16 @@ def identify_table(
     for arrangement in arrangements(table.shape[1]):
         if arrangement.name.endswith("|0") and np.any(rows.body[:, -1]):
             continue
-        cos, sin = pick(rows.body, arrangement.cos), pick(rows.body, arrangement.sin)
-        if constant_amplitude(cos, sin, precision) is None:
+        parts = turning_pairs(rows.body, arrangement, precision)
+        if parts is None:
             continue
+        cos, sin = parts
         found = rotation(cos, sin, precision)
         known = rounded_angles(cos, sin, precision) if rows.numbers is None else None
         if found is not None or known is not None:
             found = replace(found, numbers=rows.numbers) if found is not None else None
             named = _named(arrangement.name, cos, sin, found, known, precision, table.shape[1], rows, hint)
-            if named is not None and named.encoding is not None:
+            if named is not None and (named.encoding is not None or named.nearly):
                 return named
             unnamed = unnamed or named
     from pe_cli.inspect.grids import identify_axes
@@ -379,6 +401,15 @@ def _unruled(
         precision=precision.name,
         maybe=["rope or sinusoidal, of unknown frequencies or positions"],
     )
+
+
+def identify_component(table: NDArray[Any]) -> Identified | None:
+    """A table [n, d] as cosines alone or sines alone."""
+    rows = NonzeroRows.of(table, None)
+    if rows is None:
+        return None
+    way, once = repeated(rows.body)
+    return _alone(once, way, rows, stored_precision(table))
 
 
 def identify_pair(

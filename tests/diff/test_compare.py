@@ -34,7 +34,7 @@ def table(**options: Any) -> NDArray[np.float32]:
 
 
 def explained(a: NDArray[Any], b: NDArray[Any]) -> Explanation:
-    return explain(Side(StoredTable.of(a), lambda: a), Side(StoredTable.of(b), lambda: b), seconds=60)
+    return explain(Side(StoredTable.of(a), lambda: a), Side(StoredTable.of(b), lambda: b))
 
 
 def causes(a: NDArray[Any], b: NDArray[Any]) -> list[str]:
@@ -68,6 +68,24 @@ def test_metrics_against_plain_numpy(tmp_path: Path) -> None:
     assert m.by_column == pytest.approx(error.max(axis=0), rel=1e-6)
     assert max(m.by_position) == pytest.approx(error.max(), rel=1e-6)
     assert not m.equal_bytes
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("far", [3999, 17])
+def test_steps_that_blocks_are_searched_for_are_the_most_of_all(tmp_path: Path, dtype: str, far: int) -> None:
+    rng = np.random.default_rng(far)
+    a, b = (rng.standard_normal((40_000, 16)).astype(dtype) for _ in range(2))
+    a[far], b[far] = 3.0, -3.0
+    a[far, 5], b[far, 5] = 9.0, -9.0
+    words = {"float32": np.int32, "float16": np.int16}[dtype]
+
+    def counted(x: NDArray[Any]) -> NDArray[Any]:
+        bits = x.view(words).astype(np.int64)
+        return np.where(bits < 0, np.iinfo(words).min - bits, bits)
+
+    apart = np.abs(counted(a) - counted(b))
+    m = measured(tmp_path, a, b)
+    assert (m.max_ulp, m.max_ulp_at) == (apart.max(), (far, 5))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
@@ -258,7 +276,7 @@ def test_cosines_and_sines_are_read_together() -> None:
         made = rope(np.arange(300), 64, **options)
         return {name: np.asarray(value, dtype=np.float32) for name, value in made.items()}
 
-    found = explain(paired(pair(layout="half")), paired(pair(layout="adjacent", base=5e5)), seconds=60)
+    found = explain(paired(pair(layout="half")), paired(pair(layout="adjacent", base=5e5)))
     assert [cause.cause for cause in found.causes] == ["layout", "base"]
 
 
@@ -273,7 +291,7 @@ def test_sections(interleaved: bool) -> None:
         return paired({name: np.asarray(value, dtype=np.float32) for name, value in made.items()})
 
     a, b = table(sections=(16, 24, 24)), table(sections=(24, 20, 20), interleave_sections=interleaved)
-    found = explain(a, b, seconds=60)
+    found = explain(a, b)
     assert [cause.cause for cause in found.causes] == ["sections"]
     assert found.causes[0].a == {"sections": [16, 24, 24]}
     assert found.causes[0].b["sections"] == [24, 20, 20]
@@ -412,3 +430,25 @@ def test_rows_of_another_shape_are_told_beside_rows_that_are_left_out(
 def test_a_remedy_names_options_as_they_are_typed() -> None:
     found = explained(table(base=10000.0), table(base=20000.0))
     assert "make a with --base 20000" in sentence(found.causes[0])
+
+
+def test_a_transposed_table_is_not_searched_for_in_another_shape_first() -> None:
+    a = table(positions=np.arange(4096), dim=128, layout="cos-sin")
+    assert causes(a, np.ascontiguousarray(a.T)) == ["transpose"]
+
+
+def test_rows_beyond_what_float16_counts_are_compared() -> None:
+    a = table(positions=np.arange(70_000), dim=16, layout="cos-sin")
+    b = a.copy()
+    b[66_000:66_800] = np.random.default_rng(0).standard_normal((800, 16))
+    assert causes(a, b) == ["rows"]
+
+
+def test_large_tables_are_verified_on_all_their_rows() -> None:
+    w = [base ** (-np.arange(32) / 32) for base in (10000.0, 500000.0)]
+    angles = [np.outer(np.arange(140_000), one) for one in w]
+    a, b = (np.concatenate([np.cos(one), np.sin(one)], axis=1).astype(np.float32) for one in angles)
+    b[139_000:139_400] = 0.5
+    found = explained(a, b)
+    assert [cause.cause for cause in found.causes] == ["base", "rows"]
+    assert found.causes[1].facts == {"first": 139_000, "last": 139_399, "count": 400}

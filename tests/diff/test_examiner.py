@@ -22,7 +22,6 @@ def judged(known: Pair) -> tuple[int, list[str]]:
     found = explain(
         Side(StoredTable.of(known.a), lambda: known.a),
         Side(StoredTable.of(known.b), lambda: known.b),
-        seconds=60,
     )
     rest = [cause.cause for cause in found.causes]
     named = 0

@@ -595,3 +595,20 @@ def test_a_far_fraction_of_a_position_is_not_believed(
 ) -> None:
     made = sinusoidal(np.arange(start, start + 64), dim=dim, style=style, base=base, compute=compute)
     assert identify(np.asarray(made)).facts.get("start") in (None, start)
+
+
+def test_a_few_wrong_entries_leave_the_rows_that_differ() -> None:
+    a = angles_of(np.arange(4096), 10000.0, 64)
+    made = np.concatenate([np.cos(a), np.sin(a)], axis=1).astype(np.float32)
+    for row, column in ((92, 103), (1920, 65), (2747, 103)):
+        made[row, column] += 1
+    found = identify(made)
+    assert (found.encoding, found.facts["base"]) == (None, 10000)
+    assert found.facts["rows_that_differ"] == "92, 1920, 2747"
+
+
+def test_rows_in_any_order_are_positions() -> None:
+    order = np.random.default_rng(5).permutation(4096)
+    a = angles_of(order, 10000.0, 64)
+    found = known(np.concatenate([np.cos(a), np.sin(a)], axis=1).astype(np.float32))
+    assert (found["base"], found["start"], found["rule"]) == (10000, order[0], "other")
