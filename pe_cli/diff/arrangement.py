@@ -19,6 +19,7 @@ from pe_cli.inspect.regenerate import ROUNDED
 
 LOOKED_AT = 1 << 20  # numbers in which rows are looked for
 NEIGHBOURS = 3
+TOGETHER = 1024  # rows
 MATCHED = 3 / 4  # of the rows, that an order must find
 SHARED = 1 / 4  # of the rows of the shorter table, that an offset must leave
 WIDEST = 1024  # columns that are compared each with each
@@ -118,31 +119,37 @@ def zero_rows(a: Operand, b: Operand) -> Iterator[list[Step]]:
 
 def matching(x: Array, y: Array, tolerance: float) -> Rows:
     """For each row of y the row of x that points the same way, or -1: by the order of a random sum of each row."""
-    size_x, size_y = np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        u, v = x / size_x[:, None], y / size_y[:, None]
-    usable_x = np.flatnonzero(np.isfinite(u).all(axis=1))
     found = np.full(len(y), -1, dtype=np.intp)
-    usable_y = np.flatnonzero(np.isfinite(v).all(axis=1))
+    (usable_x, u), (usable_y, v) = _directions(x), _directions(y)
     if not (len(usable_x) and len(usable_y)) or x.shape[1] < 2:
         return found
     weights = np.random.default_rng(0).standard_normal(x.shape[1])
-    u, v = u[usable_x], v[usable_y]
     key = u @ weights
     order = np.argsort(key, kind="stable")
     place = np.searchsorted(key[order], v @ weights)
     best = np.full(len(v), np.inf)
-    for away in sorted(range(-NEIGHBOURS, NEIGHBOURS), key=abs):
-        near = order[np.clip(place + away, 0, len(order) - 1)]
-        apart = np.abs(u[near] - v).max(axis=1)
-        closer = (apart < best) & (apart <= tolerance)
-        best = np.where(closer, apart, best)
-        found[usable_y[closer]] = usable_x[near[closer]]
+    for first in range(0, len(v), TOGETHER):
+        part = slice(first, first + TOGETHER)
+        for away in sorted(range(-NEIGHBOURS, NEIGHBOURS), key=abs):
+            near = order[np.clip(place[part] + away, 0, len(order) - 1)]
+            apart = np.abs(u[near] - v[part]).max(axis=1)
+            closer = (apart < best[part]) & (apart <= tolerance)
+            best[part] = np.where(closer, apart, best[part])
+            found[usable_y[part][closer]] = usable_x[near[closer]]
     # where several rows are equal, the one in the same place counts
-    same = np.arange(min(len(x), len(y)))
-    alike = (x[same] == y[same]).all(axis=1)
-    found[same[alike]] = same[alike]
+    both = min(len(x), len(y))
+    alike = np.flatnonzero((x[:both] == y[:both]).all(axis=1))
+    found[alike] = alike
     return found
+
+
+def _directions(x: Array) -> tuple[Rows, Array]:
+    """The rows that have a direction, and each of them divided by its length."""
+    size = np.sqrt(np.einsum("rc,rc->r", x, x))
+    usable = np.flatnonzero(np.isfinite(size) & (size > 0))
+    rows = x[usable]
+    rows /= size[usable, None]
+    return usable, rows
 
 
 def _offsets(a: Operand, b: Operand, in_a: Rows) -> Iterator[list[Step]]:
