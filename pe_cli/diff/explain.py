@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -339,9 +340,14 @@ class Search:
         ):
             return []
         coarse = max(x.precision, y.precision, key=lambda p: p.unit)
+        # numbers that were rounded before they were multiplied are so still
+        ratio = prod(step.cause.facts["ratio"] for step in steps if step.cause.cause == "amplitude")
+        before_ratio = x.precision.name == coarse.name and ratio != 1
         names = {"dtype": self.a.table.precision.name}, {"dtype": self.b.table.precision.name}
 
         def undo(p: Operand, q: Operand) -> tuple[Operand, Operand]:
+            if before_ratio:
+                return p, Multiplied(Rounded(Multiplied(q, 1 / ratio), coarse), ratio)
             return Rounded(p, coarse), Rounded(q, coarse)
 
         step = Step(Reason("dtype-rounding", *names), undo, extra_room(steps))
@@ -372,14 +378,17 @@ def _cost(steps: Sequence[Step], share: float, rows: int) -> float:
     for step in steps:
         cost += COSTS.get(step.cause.cause, 1.0)
         if step.cause.cause == "rows" and "rows" not in step.cause.a:
-            cost += 3 * share
+            facts = step.cause.facts
+            cost += 3 * share + (
+                facts["count"] <= facts["last"] - facts["first"]
+            )  # scattered: by no one event
         if step.cause.facts.get("rule") == "other":
             cost += 1.2  # positions of any rows at all explain much
         if step.cause.cause == "entries" and step.cause.facts["count"] > MANY_ENTRIES:
             cost += 0.3
         shared = step.cause.facts.get("shared_rows")
         if shared and step.cause.cause == "offset":
-            cost += 0.05 + 3 * (1 - shared["rows"] / max(1, rows))
+            cost += 0.1 + 4 * (1 - shared["rows"] / max(1, rows))
     return cost
 
 
@@ -445,7 +454,7 @@ def _with_borrowed(
     """Both readings; a table that cannot be read by itself is tried as the other, computed otherwise."""
     if first is not None and second is not None:
         yield first, second
-        if first.law.get("scaling") != "unknown" and second.law.get("scaling") != "unknown":
+        if not any(one.law.get("scaling") == "unknown" or one.law.get("factors") for one in (first, second)):
             return
     for reading, table, is_first in ((second, x, True), (first, y, False)):
         if reading is None or reading.law.get("scaling") == "unknown":

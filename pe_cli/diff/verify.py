@@ -23,6 +23,7 @@ FLOAT64_ROOM = 1e-12  # of the largest number: what the order of float64 operati
 LOW = -1e4  # attention scores below it are a mask
 SLIVER = 1 / 64  # of the entries: a change of the whole table that touches less is none
 MOST_ROWS, MOST_ENTRIES = 7 / 8, 1 / 4  # of the table, that can be an exception from it
+FEW_ENTRIES = 16  # that are told beside rows
 LISTED = 64
 
 
@@ -195,7 +196,8 @@ class Remainder:
     largest: float = 0.0
     masked: int = 0
     fills: tuple[set[float], set[float]] = field(default_factory=lambda: (set(), set()))
-    entries: list[tuple[int, int]] = field(default_factory=list)
+    entries: list[tuple[int, int]] = field(default_factory=list)  # the first of all,
+    lone: list[tuple[int, int]] = field(default_factory=list)  # and the first of those in rows that have few
     above: int = 0  # masked entries after the diagonal
     upper: int = 0  # entries after the diagonal
 
@@ -221,6 +223,7 @@ class Remainder:
             self.masked + other.masked,
             (self.fills[0] | other.fills[0], self.fills[1] | other.fills[1]),
             (self.entries + other.entries)[:LISTED],
+            (self.lone + other.lone)[:LISTED],
             self.above + other.above,
             self.upper + other.upper,
         )
@@ -230,6 +233,11 @@ def remainder(a: Operand, b: Operand, extra: Extra, square: tuple[int, int] | No
     """One pass over both; `square` are the last two axes where they are queries and keys."""
     room = Room((a.precision, b.precision), extra)
     return reduce(Remainder.followed_by, in_parts(a, b, lambda part: _remainder_of(a, b, part, room, square)))
+
+
+def few_of(columns: int) -> int:
+    """How many entries of a row may be wrong by themselves."""
+    return max(1, columns // 16)
 
 
 def _remainder_of(
@@ -261,9 +269,12 @@ def _remainder_of(
                 fills.update(float(v) for v in np.unique(values)[:3])
             if after is not None:
                 found.above += int(np.count_nonzero(hidden & after))
-        if len(found.entries) < LISTED:
-            where = np.argwhere(flags)[: LISTED - len(found.entries)]
-            found.entries += [(int(r) + start, int(c)) for r, c in where]
+        for listed, some in (
+            (found.entries, flags),
+            (found.lone, flags & (per_row <= few_of(a.columns))[:, None]),
+        ):
+            if len(listed) < LISTED:
+                listed += [(int(r) + start, int(c)) for r, c in np.argwhere(some)[: LISTED - len(listed)]]
         for one, side in zip(found.blank, (x, y), strict=True):
             one[here] = (per_row > 0) & ~np.any(side, axis=1)
     return found
@@ -300,7 +311,7 @@ def exceptions(
     bad = left.by_row > 0
     rows = np.flatnonzero(bad)
     if len(rows) > MOST_ROWS * left.rows or (moved and len(rows) > left.rows / 2):
-        return _as_entries(left, a, b, total, extra)
+        return _as_entries(left, rows, a, b, total, extra)
     zeros = np.flatnonzero((left.blank[0] | left.blank[1]) & bad)
     rest = np.setdiff1d(rows, zeros)
     if len(zeros):
@@ -308,31 +319,40 @@ def exceptions(
         steps.append(_patch("padding-row", sides[0], sides[1], _span(zeros), _row_flags(zeros, left.rows)))
     if not len(rest):
         return steps
+    lone = rest[left.by_row[rest] <= few_of(left.columns)]
+    if 0 < left.by_row[lone].sum() <= FEW_ENTRIES and len(lone) < len(rest):
+        rest = np.setdiff1d(rest, lone)  # rows that are wrong, and a few entries elsewhere
+    else:
+        lone = lone[:0]
     inside = int(left.by_row[rest].sum())
     dense = inside >= 0.25 * len(rest) * left.columns or (_contiguous(rest) and len(rest) > 2)
     if inside <= 4 and (inside < len(rest) * left.columns or left.columns == 1):
         dense = False
     if dense:
         steps.append(_patch("rows", {}, {}, _span(rest), _row_flags(rest, left.rows)))
-        return steps
-    scattered = _as_entries(left, a, b, total, extra)
+        rest = lone
+        if not len(rest):
+            return steps
+    scattered = _as_entries(left, np.union1d(rest, lone), a, b, total, extra)
     return None if scattered is None else steps + scattered
 
 
 def _as_entries(
-    left: Remainder, a: StoredTable, b: StoredTable, total: int, extra: Extra
+    left: Remainder, rows: NDArray[np.intp], a: StoredTable, b: StoredTable, total: int, extra: Extra
 ) -> list[Step] | None:
+    """The entries in these rows; None where they are too many to be told as such."""
+    count = int(left.by_row[rows].sum())
     columns = np.flatnonzero(left.by_column)
     few = 0 < len(columns) <= max(2, left.columns / 16)
-    if left.outside > MOST_ENTRIES * total:
+    if count > MOST_ENTRIES * total:
         return None
-    facts: dict[str, Any] = {"count": left.outside}
-    facts |= {"first": int(np.flatnonzero(left.by_row)[0]), "last": int(np.flatnonzero(left.by_row)[-1])}
+    facts: dict[str, Any] = {"count": count, "first": int(rows[0]), "last": int(rows[-1])}
     place = b.place if b.rows == left.rows else (lambda row, column: [row, column])
-    facts["at"] = [place(row, column) for row, column in left.entries]
-    if few and left.outside > LISTED:
+    listed = left.entries if count == left.outside else left.lone
+    facts["at"] = [place(row, column) for row, column in listed]
+    if few and count > LISTED:
         facts["columns"] = [int(c) for c in columns[:LISTED]]
-    elif left.outside > LISTED:
+    elif count > LISTED:
         return None
     room = Room((a.precision, b.precision), extra)
     return [_patch("entries", {}, {}, facts, lambda i, j, x, y: room.outside(x, y, i)[0])]

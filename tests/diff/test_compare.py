@@ -452,3 +452,32 @@ def test_large_tables_are_verified_on_all_their_rows() -> None:
     found = explained(a, b)
     assert [cause.cause for cause in found.causes] == ["base", "rows"]
     assert found.causes[1].facts == {"first": 139_000, "last": 139_399, "count": 400}
+
+
+def test_wrong_rows_and_wrong_entries_elsewhere_are_two_causes() -> None:
+    a = np.random.default_rng(0).standard_normal((40, 64)).astype(np.float32)
+    b = a.copy()
+    b[21:27] = 0.5
+    b[4, 56] += 1
+    b[30, 10] += 1
+    rows, entries = explained(a, b).causes
+    assert (rows.cause, rows.facts) == ("rows", {"first": 21, "last": 26, "count": 6})
+    assert (entries.cause, entries.facts["at"]) == ("entries", [[4, 56], [30, 10]])
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_numbers_rounded_before_or_after_they_were_multiplied(swapped: bool) -> None:
+    a = np.random.default_rng(1).standard_normal((300, 48)).astype(np.float32)
+    b = np.asarray(round_to(a * np.float32(0.8), "bfloat16")).astype(np.float32)
+    assert causes(*((b, a) if swapped else (a, b))) == ["amplitude", "dtype-rounding"]
+
+
+def test_angles_in_bfloat16_are_no_other_scaling() -> None:
+    w = 150000.0 ** (-np.arange(48) / 48)
+    p = np.arange(1000, dtype=np.float64)
+    angles = np.outer(p, w), np.outer(*(round_to(one, "bfloat16").astype(np.float64) for one in (p, w)))
+    exact, coarse = (
+        np.asarray(round_to(one, "bfloat16")).astype(np.float64) if k else one for k, one in enumerate(angles)
+    )
+    a, b = (np.concatenate([np.cos(one), np.sin(one)], axis=1).astype(np.float32) for one in (exact, coarse))
+    assert causes(a, b) == ["bfloat16-angles"]
