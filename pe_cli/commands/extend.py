@@ -179,7 +179,8 @@ def extend(
             watch=_watch(seen, plot) if plot else None,
         )
     if plot:
-        _plot(done, seen, plot, target.force)
+        given = map(options.given_in, (size, resampling, special, rotary))
+        _plot(done, seen, plot, target.force, options.command_line(("extend",), *given))
     if done.text is not None and output == "-" and not json:
         print(done.text, end="" if done.text.endswith("\n") else "\n")
     where = target.output or ("stdout" if output == "-" else None)
@@ -201,15 +202,15 @@ def _watch(seen: list[Any], plot: str) -> Any:
     return watch
 
 
-def _plot(done: Extension, seen: list[Any], plot: str, force: bool) -> None:
+def _plot(done: Extension, seen: list[Any], plot: str, force: bool, title: str) -> None:
     """The first table before and after, or the wavelengths of a rotary model."""
     from pe_cli.render.plots import plot_extension, plot_stretch
 
     if done.stretch is not None:
-        plot_stretch(done.stretch, plot, force)
+        plot_stretch(done.stretch, plot, force, title)
     else:
         before, after = seen[-1]
-        plot_extension(before, after, plot, force)
+        plot_extension(before, after, plot, force, title=title)
 
 
 def _tell(done: Extension, *, where: str | None, dry_run: bool = False) -> None:

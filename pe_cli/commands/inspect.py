@@ -175,9 +175,8 @@ def _plot(report: FileReport, path: str, force: bool) -> None:
     why = [t.not_read for t in report.tensors if t.not_read is not None]
     if why and not shown:
         raise PeError(f"--plot {path}: values not read: {why[0]}")
-    plot_tensors(
-        shown, path, lengths={name: len(array) for name, array in shown.items() if array.ndim}, force=force
-    )
+    lengths = {name: len(array) for name, array in shown.items() if array.ndim}
+    plot_tensors(shown, path, lengths=lengths, force=force, title=f"pe inspect {report.label}")
 
 
 inspect_command = options.of_groups(inspect, What, OfModel, options.Shown)

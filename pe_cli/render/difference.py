@@ -35,9 +35,11 @@ def show(report: Report, *, explained: bool = True) -> None:
     out.print(f"b  {report.labels[1]}", style="dim")
     if report.equal:
         exact = all(pair.metrics is not None and pair.metrics.equal_bytes for pair in report.pairs)
-        out.print("same, byte for byte" if exact else f"same: {report.tolerance.rule}", style="bold")
+        out.print(
+            "same, byte for byte" if exact else f"same, by the rule {report.tolerance.rule}", style="bold"
+        )
     else:
-        out.print(f"differ: {report.tolerance.rule}", style="bold")
+        out.print(f"differ, by the rule {report.tolerance.rule}", style="bold")
     for cause in report.names:
         out.print(f"why  {sentence(cause)}", style="bold")
     counts_same = len(report.pairs) > MANY

@@ -59,18 +59,29 @@ def plot_table(request: Request, path: str, *, force: bool) -> None:
 
 
 def plot_tensors(
-    tensors: Mapping[str, NDArray[Any]], path: str, *, lengths: Mapping[str, int], force: bool
+    tensors: Mapping[str, NDArray[Any]],
+    path: str,
+    *,
+    lengths: Mapping[str, int],
+    force: bool,
+    title: str | None = None,
 ) -> None:
     """What `pe inspect --plot` draws: each tensor, and how its rows are alike; `lengths` are their rows."""
     if not tensors:
         raise PeError(
             f"{parameter('plot')} {path}: only headers were read; name a tensor, or give {parameter('values')}"
         )
-    write(drawing.anything(View.of_arrays(tensors, lengths)), path, force=force)
+    write(drawing.anything(View.of_arrays(tensors, lengths)), path, force=force, title=title)
 
 
 def plot_extension(
-    before: NDArray[Any], after: NDArray[Any], path: str, force: bool, *, name: str = "table"
+    before: NDArray[Any],
+    after: NDArray[Any],
+    path: str,
+    force: bool,
+    *,
+    name: str = "table",
+    title: str | None = None,
 ) -> None:
     """What `pe extend --plot` draws: a table (rows, dim) before and after, its norms, the likeness of its rows."""
     pictures = {"before": before, "after": after}
@@ -91,10 +102,10 @@ def plot_extension(
         alike = {when: drawing.mean_cosines(run) for when, run in runs.items()}
         labels = ("distance in rows", "mean cosine")
         drawings.append(drawing.curves(alike, "likeness of rows by distance", labels=labels))
-    write(drawings, path, force=force)
+    write(drawings, path, force=force, title=title)
 
 
-def plot_stretch(stretch: Stretch, path: str, force: bool) -> None:
+def plot_stretch(stretch: Stretch, path: str, force: bool, title: str | None = None) -> None:
     """What `pe extend --scaling --plot` draws: wavelengths, and the score of a vector with itself by distance.
 
     The score at distance d is the mean over the pairs of cos(d w): what q.k becomes where q and k are the same vector.
@@ -116,7 +127,7 @@ def plot_stretch(stretch: Stretch, path: str, force: bool) -> None:
             scores, "score of a vector with itself", labels=("distance in positions", "mean cosine"), x=places
         ),
     ]
-    write(drawings, path, force=force)
+    write(drawings, path, force=force, title=title)
 
 
 def plot_difference(
@@ -172,7 +183,8 @@ def plot_model(report: Mapping[str, Any], path: str, *, force: bool) -> None:
         raise PeError(
             f"{parameter('plot')} {path}: {report['file']} has no rotary table on one axis, so no wavelengths to draw"
         )
-    write([_wavelengths(table, report["model_type"]) for table in tables], path, force=force)
+    drawings = [_wavelengths(table, report["model_type"]) for table in tables]
+    write(drawings, path, force=force, title=f"pe inspect {report['file']}")
 
 
 def _wavelengths(table: Mapping[str, Any], model_type: str) -> Drawing:
@@ -189,6 +201,6 @@ def _wavelengths(table: Mapping[str, Any], model_type: str) -> Drawing:
         where = ", ".join(table[key] for key in ("component", "layer_type") if table[key])
         axes.set(title=where or model_type, xlabel="pair", ylabel="wavelength in positions", yscale="log")
         axes.grid(alpha=0.3)
-        axes.legend()
+        drawing.legend(axes)
 
     return draw

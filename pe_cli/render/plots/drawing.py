@@ -86,7 +86,8 @@ def write(drawings: Sequence[Drawing], path: str, *, force: bool, title: str | N
         for unused in axes[len(shown) :]:
             unused.set_axis_off()
         if title:
-            figure.suptitle("\n".join(textwrap.wrap(title, CHARACTERS * columns)), fontsize="medium")
+            lines = [line for part in title.split("\n") for line in textwrap.wrap(part, CHARACTERS * columns)]
+            figure.suptitle("\n".join(lines), fontsize="medium")
         picture = io.BytesIO()  # so that a full disk is met by our own writing, which names the file
         figure.savefig(picture, format=suffix[1:], metadata=SUFFIXES[suffix])
         output.put(picture.getbuffer(), 0)
@@ -154,6 +155,8 @@ def _plain_style() -> Iterator[None]:
         yield
 
 
+IN_A_ROW = 2  # entries of a legend
+LARGE = 10_000  # from which on numbers at an axis need room
 SAMPLE_ROWS = 1024
 RUN_ROWS = 1024
 MOST_POSITIONS = 1 << 22  # that are looked at
@@ -346,9 +349,11 @@ def curves(
         axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
         axes.grid(alpha=0.3)
         if from_zero:
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, 1.05 * max(float(np.max(line)) for line in values.values()) or 1)
         if _whole([axes.get_lines()[0].get_xdata()]):
             axes.locator_params(axis="x", integer=True)
+        if axes.get_xlim()[1] >= LARGE:
+            axes.locator_params(axis="x", nbins=4)
         if _whole(list(values.values())):
             axes.locator_params(axis="y", integer=True)
         if any(values) and len(values) <= FEW_LINES:
@@ -364,10 +369,14 @@ def _whole(numbers: Sequence[Any]) -> bool:
 
 
 def legend(axes: Axes) -> None:
-    """What the lines are, beside the drawing, so that it covers none of them."""
-    axes.legend(
-        fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2
-    )
+    """What the lines are, so that it covers none of them: few of them under the title, more beside the drawing."""
+    count = len(axes.get_legend_handles_labels()[1])
+    style: dict[str, Any] = {"fontsize": "small", "frameon": False, "borderaxespad": 0.2}
+    if count > IN_A_ROW:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), **style)
+        return
+    axes.set_title(axes.get_title(), pad=22)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=count, **style)
 
 
 def _number_colours(axes: Axes, count: int, label: str) -> None:
