@@ -55,6 +55,12 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "GlmOcrTextConfig": {"hidden_size": 512, "head_dim": 128, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}},
     "CohereCompassTextConfig": {"layer_types": ["full_attention"] * 4, "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}},
     "HunYuanVLTextConfig": {"rope_parameters": {"rope_type": "dynamic", "alpha": 10.0, "factor": 1.0, "rope_theta": 1e4, "mrope_section": [4, 4, 4, 4]}},
+    "Qwen2_5OmniTalkerConfig": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 6, 6]}, "embedding_size": 128},
+    "DbrxConfig": {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 2, "clip_qkv": 8.0}, "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 2, "moe_top_k": 1}},
+    "Qwen3OmniMoeTalkerTextConfig": {"shared_expert_intermediate_size": 32},
+    "T5Gemma2TextConfig": {"dropout_rate": 0.0},
+    "MoonshineStreamingConfig": {"num_key_value_heads": 4},
+    "DeepseekOcr2TextConfig": {"mlp_layer_types": ["dense"] * 4},
     "DiffusionGemmaTextConfig": {"top_k_experts": 2},
     "Ernie4_5_VLMoeTextConfig": {"moe_intermediate_size": [32, 32]},
     "Dots1Config": {"n_shared_experts": 1},
@@ -212,8 +218,14 @@ def inputs(model: PreTrainedModel) -> dict[str, Any]:
     """13 tokens, or hidden states where the model takes no tokens."""
     taken = inspect.signature(model.forward).parameters
     tokens = torch.arange(3, 3 + LENGTH)[None]
-    if re.search("Code2WavTransformer|CodePredictorModel", type(model).__name__):
+    if re.search("Code2WavTransformer|CodePredictorModel|Qwen3OmniMoeTalkerModel", type(model).__name__):
         return {"inputs_embeds": torch.zeros(1, LENGTH, model.config.hidden_size), "use_cache": False}
+    if re.search("GlmAsrEncoder", type(model).__name__):  # of two frames a row
+        return {"input_features": torch.zeros(1, model.config.num_mel_bins, 2 * LENGTH)}
+    if re.search("LasrEncoder", type(model).__name__):  # two convolutions of 5 frames in steps of 2, unpadded
+        return {"input_features": torch.zeros(1, 2 * (2 * LENGTH + 2) + 5, model.config.num_mel_bins)}
+    if "past_values" in taken:
+        return {"past_values": torch.zeros(1, LENGTH * model.config.patch_length)}
     if "codes" in taken:
         return {"codes": torch.zeros(1, model.config.num_quantizers, LENGTH, dtype=torch.long)}
     if "input_values" in taken and "decoder_input_ids" in taken:
