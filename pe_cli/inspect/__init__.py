@@ -264,7 +264,7 @@ MANY = 16
 WHOLE = 1 << 22  # numbers: a tensor of no more is looked at whole
 LEAD = 1 << 18  # numbers of the first rows of a larger one,
 PLACES, TOGETHER = 192, 2  # and so many places over the rest, with so many rows each
-BLOCK_ITEMS = 1 << 18
+BLOCK_ITEMS = 1 << 17  # which stay in the cache of a core while they are looked at
 
 
 @dataclass
@@ -386,9 +386,10 @@ def _read(source: Source, report: TensorReport) -> None:
     width = spec.shape[-1]
     rows = spec.size // width
     lead = np.arange(min(rows, max(512, LEAD // width)))
-    places = np.linspace(0, rows - TOGETHER, PLACES).astype(np.intp)
+    from pe_cli.numerics.statistics import RowStatistics, evenly, similarity
+
+    places = evenly(rows - TOGETHER + 1, PLACES)
     wanted = np.unique(np.concatenate([lead, *(places + k for k in range(TOGETHER))]))
-    from pe_cli.numerics.statistics import RowStatistics, similarity
 
     gathered, kept, start = RowStatistics(single=True), [], 0
     for piece in source.flat(spec.name, items=max(1, BLOCK_ITEMS // width) * width):

@@ -85,15 +85,16 @@ class RowStatistics:
     def _add_single(self, block: NDArray[np.float32]) -> bool:
         """In float32, at the speed of memory; not where numbers are not finite, or much larger than they spread."""
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            squares = np.einsum("ij,ij->i", block, block)
-            power, total = float(squares.sum(dtype=np.float64)), float(block.sum())
+            squares = np.vecdot(block, block)
+            power = float(squares.sum(dtype=np.float64))
+            total = float((block @ np.ones(block.shape[1], np.float32)).sum(dtype=np.float64))
         count = block.size
         if not np.isfinite(power) or not power > count * LEAST_SQUARE or 2 * total**2 > count * power:
             return False
-        zeros = int(np.count_nonzero(block == 0))
+        low, high = float(block.min()), float(block.max())
+        zeros = int(np.count_nonzero(block == 0)) if low <= 0 <= high else 0
         mean = total / count
-        spread = power - total * mean
-        self.moments.join(count, mean, spread, float(block.min()), float(block.max()), zeros)
+        self.moments.join(count, mean, power - total * mean, low, high, zeros)
         self.norms.append(np.sqrt(squares))
         return True
 

@@ -519,6 +519,13 @@ def test_precision_is_read_from_the_values(name: str) -> None:
     assert stored_precision(round_to(values, name).astype(np.float64)).name == name
 
 
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+def test_half_ulp_is_half_the_distance_to_the_next_number(name: str) -> None:
+    """Of numpy's own `spacing`, at powers of two, between them, and where numbers are subnormal."""
+    values = np.array([1, 1.5, 2, 3.999, 4, 1e-3, 1e-6, 0.1, 100, 60000], dtype=name)
+    assert np.array_equal(PRECISIONS[name].half_ulp(-values), np.spacing(values).astype(np.float64) / 2)
+
+
 def test_half_ulp_of_zero_is_tiny() -> None:
     assert PRECISIONS["bfloat16"].half_ulp(np.zeros(1))[0] < 1e-38
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pe_cli.errors import PeError
-from pe_cli.numerics.dtypes import FLOATS, largest, numpy_dtype, round_into, round_to
+from pe_cli.numerics.dtypes import FLOATS, largest, numpy_dtype, round_into, round_to, rounding_of
 
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
@@ -140,3 +140,10 @@ def test_nothing_is_copied_where_nothing_changes() -> None:
 def test_unknown_name_is_answered_with_a_near_one() -> None:
     with pytest.raises(PeError, match="did you mean 'float16'"):
         numpy_dtype("flaot16")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float32", "complex64"])
+def test_rounding_is_within_what_rounding_of_says(dtype: str) -> None:
+    values = np.random.default_rng(1).uniform(-3, 3, 5000)
+    worst = np.abs(round_to(values, dtype).astype(np.complex128).real - values).max()
+    assert worst <= rounding_of(3, dtype) <= 1.1 * worst
