@@ -253,16 +253,25 @@ class Graph:
         return tuple(spelled(remark, in_python) for remark in self.remarks)
 
     @cached_property
-    def doubts(self) -> tuple[str, ...]:
-        """What to say where the two directions of an undirected graph leave its weights in doubt; marked as `remarks`."""
-        if self.directed or self.parallel != "sum":
+    def repeats(self) -> tuple[str, ...]:
+        """What to say where edges stand there more than once, in one direction; marked as `remarks`."""
+        if self.parallel != "sum" or len(self._written.values) >= np.count_nonzero(self._values()):
             return ()
-        said: tuple[str, ...] = ()
+        return (
+            f"edges are there more than once: their weights are summed; {parameter('parallel')} first takes one of each",
+        )
+
+    @cached_property
+    def doubts(self) -> tuple[str, ...]:
+        """What to say where several edges, or two directions of one, leave weights in doubt; marked as `remarks`."""
+        said = self.repeats
+        if self.directed or self.parallel != "sum":
+            return said
         written = self._written
         if self._twice.any() and not (self.weights is None and (written.values == 1).all()):
             back = coalesced(self.num_nodes, written.columns, written.row_numbers(), written.values)
             if not np.array_equal(back.values, written.values):
-                said = (
+                said += (
                     "edges are there in both directions, with different weights: each pair has the mean of its two; "
                     f"{parameter('parallel')} first takes the first, {parameter('directed')} keeps both",
                 )

@@ -87,6 +87,12 @@ def read_edge_list(file: Opened, weights: str, text_ids: bool) -> RawGraph:
     if layout is None or not parts:
         return RawGraph(np.zeros((2, 0), dtype=np.int64), notes=notes)
     edges = np.concatenate([ends for ends, _ in parts], axis=1)
+    if edges.shape[1] > 1 and not layout.text:
+        nodes, count = edges[:, 0].tolist()
+        if count == edges.shape[1] - 1 and nodes > edges[:, 1:].max():
+            notes.append(
+                f"the first line is read as the edge {nodes} - {count}; if it says {nodes} nodes and {count} edges, leave it out"
+            )
     values = [values for _, values in parts if values is not None]
     return RawGraph(
         edges,

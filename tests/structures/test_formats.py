@@ -572,3 +572,11 @@ def test_the_number_of_a_line_is_no_weight(write, text):
     assert read.weights is None
     assert read.adjacency.dense().tolist() == TRIANGLE
     assert read_graph(write(text), weights="1").weights is not None
+
+
+def test_a_first_line_that_may_count_nodes_and_edges_is_told(write):
+    read = read_graph(write("4 3\n0 1\n1 2\n2 3\n"))
+    assert read.num_nodes == 5
+    assert "read as the edge 4 - 3; if it says 4 nodes and 3 edges" in read.notes[0]
+    for text in ("4 2\n0 1\n1 2\n2 3\n", "3 3\n0 1\n1 2\n2 3\n", "0 1\n", "source,target\n0,1\n1,2\n"):
+        assert read_graph(write(text)).notes == ()

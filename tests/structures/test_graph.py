@@ -55,6 +55,15 @@ def test_some_edges_written_twice_are_told():
     assert not graph(3, [(0, 1), (1, 2), (2, 2)]).doubts
 
 
+def test_edges_written_more_than_once_are_told():
+    for directed in (False, True):
+        g = graph(3, [(0, 1), (0, 1), (1, 2)], directed=directed)
+        assert g.adjacency.dense()[0, 1] == 2
+        assert "more than once: their weights are summed" in g.doubts[0]
+        assert not graph(3, [(0, 1), (0, 1), (1, 2)], directed=directed, parallel="first").doubts
+    assert not graph(3, [(0, 1), (1, 2), (1, 2)], [1.0, 2.0, 0.0], directed=True).doubts
+
+
 def test_direction():
     g = graph(2, [(0, 1)], directed=True)
     assert g.adjacency.dense().tolist() == [[0, 1], [0, 0]]

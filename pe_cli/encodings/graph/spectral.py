@@ -336,7 +336,7 @@ def magnetic(
     if parts == "split":
         vectors = tensors["eigenvectors"]
         tensors["eigenvectors"] = np.stack([vectors.real, vectors.imag], axis=-1)
-    return of_nodes(graph, tensors, facts, tuple(dict.fromkeys(warnings)))
+    return of_nodes(graph, tensors, facts, (*graph.repeats, *dict.fromkeys(warnings)))
 
 
 def _columns(

@@ -283,7 +283,7 @@ def svd(graph: GraphLike, k: int) -> Tensors:
         found[nodes, :width], found[nodes, k : k + width] = rounded(left * root), rounded(right * root)
         singular[graph.graph_of[nodes[:, 0]], :width] = rounded(values)
     tensors = {"svd": found, "singular_values": singular if graph.several else singular[0]}
-    return of_nodes(graph, tensors, {}, ())
+    return of_nodes(graph, tensors, {}, graph.repeats)
 
 
 def _singular(matrices: NDArray[np.float64], width: int) -> tuple[NDArray[np.float64], ...]:
