@@ -228,6 +228,7 @@ BASE_KEYS = (
 )
 PARTIAL_KEYS = (
     "partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage", "rotary_percent", "rotary_emb_fraction",
+    "rope_percent",
 )  # fmt: skip
 # Any of these says that a model rotates.
 ROTARY_KEYS = (

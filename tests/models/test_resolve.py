@@ -240,6 +240,14 @@ class TestScalings:
         found = arguments(config)
         assert (found["scaling"], found["factor"]) == ("ntk", 1000.0)
 
+    def test_minitron_repeats_the_part_that_turns(self) -> None:
+        """NVIDIA's Minitron files have rope_percent and partial_rotary_factor, which say the same."""
+        shape = {"model_type": "nemotron", "hidden_size": 4096, "num_attention_heads": 32}
+        both = resolved(shape | {"rope_percent": 0.5, "partial_rotary_factor": 0.5})
+        assert (both.parameters["dim"], both.unread) == (64, ())
+        differing = resolved(shape | {"rope_percent": 0.25, "partial_rotary_factor": 0.5})
+        assert (differing.parameters["dim"], differing.unread) == (64, ("rope_percent",))
+
     def test_ernie_vl_of_its_own_code_is_that_of_transformers(self) -> None:
         """vLLM's ernie45_vl_moe.py: of 64 pairs freq_allocation turn with time, and rows and columns share the rest."""
         own = {"model_type": "ernie4_5_moe_vl", "rope_3d": True, "freq_allocation": 20}
