@@ -202,12 +202,15 @@ class Transposed(Viewed):
         self._kept = np.ascontiguousarray(of.whole().T) if of.size <= KEPT else None
 
     def take(self, start: int, stop: int) -> Array:
+        return self.at(np.arange(start, stop))
+
+    def at(self, index: Rows) -> Array:
         if self._kept is not None:
-            return self._kept[start:stop]
-        made = np.empty((stop - start, self.columns))
+            return self._kept[index]
+        made = np.empty((len(index), self.columns))
         for row in range(0, self.of.rows, self.of.step):
             last = min(self.of.rows, row + self.of.step)
-            made[:, row:last] = self.of.take(row, last)[:, start:stop].T
+            made[:, row:last] = self.of.take(row, last)[:, index].T
         return made
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.diff.operands import Array, Operand, Rows
+from pe_cli.diff.operands import Array, Operand, Rows, spread
 from pe_cli.diff.turning import (
     AGREES,
     COS,
@@ -43,6 +43,8 @@ READ = 1 << 18  # numbers of a table that its reading looks at
 NAMED_BY = 512  # rows that tell the law of the frequencies
 QUARTER = np.pi / 2
 FEWEST_ROWS = 3
+LEAST_ROWS = 0.4  # of the rows at least have to be those of pairs that turn
+GLANCE = 64  # rows and pairs that refuse a pairing
 TURNS = 400  # of the slowest pair, up to which the first position is looked for
 
 
@@ -85,6 +87,10 @@ def read(table: Operand, other: Operand | None = None, sines: bool = False) -> T
             return None
         if name == "halves, each twice" and once(head[:, : width // 2])[0] != "adjacent":
             continue
+        some, pairs = (spread(n, GLANCE) for n in (len(head), len(first)))
+        x, y = (head[some[:, None], one[pairs]] for one in (first, second))
+        if _on_circle(x + 1j * y, table.precision.unit).mean() < 0.5 * LEAST_ROWS:
+            continue  # as a few rows and pairs tell
         found = _read_pairs(head[:, first] + 1j * head[:, second], table)
         if found is None:
             continue
@@ -235,10 +241,8 @@ def _read_pairs(z: Complex, table: Operand) -> tuple[Turning, Rows, Rows] | None
         power = z.real**2 + z.imag**2
     scale = float(np.nanmedian(power))
     unit = table.precision.unit
-    if not (np.isfinite(scale) and scale > 0):
-        return None
-    good: NDArray[np.bool_] = np.asarray((np.abs(power - scale) <= (10 * unit + 2e-6) * scale).all(axis=1))
-    if good.sum() < max(FEWEST_ROWS, 0.4 * len(z)):
+    good = _on_circle(z, unit)
+    if good.sum() < max(FEWEST_ROWS, LEAST_ROWS * len(z)):
         return None
     run = _longest_run(z, good, scale, unit)
     if run is None:
@@ -277,6 +281,15 @@ def _read_pairs(z: Complex, table: Operand) -> tuple[Turning, Rows, Rows] | None
     plan = ColumnPlan("", np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0))
     turning = Turning(plan, frequencies, amplitude, places, table.rows, table.precision, "exact", law)
     return turning, quarter, sign
+
+
+def _on_circle(z: Complex, unit: float) -> NDArray[np.bool_]:
+    """The rows in which every pair has the size that most pairs have."""
+    power = z.real**2 + z.imag**2
+    scale = float(np.nanmedian(power))
+    if not (np.isfinite(scale) and scale > 0):
+        return np.zeros(len(z), np.bool_)
+    return np.asarray((np.abs(power - scale) <= (10 * unit + 2e-6) * scale).all(axis=1))
 
 
 def _longest_run(z: Complex, good: NDArray[np.bool_], scale: float, unit: float) -> tuple[int, int] | None:
