@@ -369,7 +369,7 @@ def pairing(cls: type[PreTrainedConfig]) -> str:
 
 def function_body(source: str, name: str) -> str:
     """The lines of one function of a file, its description left out; empty where it has none of that name."""
-    match = re.search(rf"^( *)def {name}\(.*?(?=^\1\S|\Z)", source, re.M | re.S)
+    match = re.search(rf"^( *)def {name}\(.*?(?=^\1[^\s)]|\Z)", source, re.M | re.S)
     return re.sub(r'""".*?"""', "", match[0], flags=re.S) if match else ""
 
 
