@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple, NoReturn
@@ -392,7 +393,11 @@ def _meant(error: Exception, usage: Any, argv: list[str]) -> str | None:
     said = getattr(error, "message", "") or ""
     extra = re.search(r"unexpected extra argument\S* \((.*)\)", said)
     if extra:
-        return habits.extra_words(extra[1].split(), known, argv)
+        words = extra[1].split()
+        if not words:
+            return "an empty word is given where nothing is taken: is a variable of the shell empty?"
+        # Words that have spaces in them are not told apart in what Typer says.
+        return None if Counter(words) - Counter(argv) else habits.extra_words(words, known, argv)
     option = max(getattr(getattr(error, "param", None), "opts", None) or ("",), key=len)
     if type(error).__name__ == "MissingParameter":
         parameter: Any = getattr(error, "param", None)

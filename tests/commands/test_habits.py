@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 import typer.main
@@ -281,3 +282,41 @@ def test_a_mistyped_line_is_answered_by_one_that_mends_it(
     said = capsys.readouterr().err
     assert mended.strip() in said
     assert said.count("\n") == 1
+
+
+WORDS = """
+--len --dim= --len=4 -o 4 4k 128 x.npy -- - --- —len –dim -l --no-x --no-bias --base 1e5 gen rope t5 model inspect diff
+--json -q --plot --help=1 = len=8 a= ' " --theta --d_model 1,2 [1,2] None --heads -1 --grid 4x4 @x --rope-theta=1 -k *
+"""
+
+
+def test_whatever_is_typed_is_answered_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["", "a b", "  ", "\n", "\u202e", "--len 4", *WORDS.split()]
+    heads = (
+        ["gen"],
+        ["gen", "rope"],
+        ["gen", "model"],
+        ["gen", "axial"],
+        ["inspect"],
+        ["extend"],
+        ["diff"],
+        [],
+    )
+    for seed in range(400):
+        draw = Random(seed)
+        line = [*draw.choice(heads), *draw.choices(words, k=draw.randrange(5))]
+        code, said = run(line), capsys.readouterr().err
+        if code == 2:
+            assert said.count("\n") == 1, line
+            assert "unexpected" not in said or "argument" in said, line
+
+
+@pytest.mark.parametrize("word", ["", "a b"])
+def test_an_empty_word_and_one_with_a_space_are_refused(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["gen", "rope", "--len", "4", word]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
