@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -65,12 +64,13 @@ def molecules(count: int, path: Path) -> None:
 
 
 def used(argv: list[str]) -> tuple[float, float]:
-    """CPU seconds of a command, and the largest memory of any child so far in MiB."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(argv, check=True, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return spent, after.ru_maxrss / 1024
+    """CPU seconds of a command, and its largest memory in MiB."""
+    with subprocess.Popen(argv, env=ENVIRONMENT, stderr=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, argv)
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def gen(data: Path, out: Path, *options: str) -> list[str]:
@@ -173,7 +173,6 @@ def compare(count: int) -> None:
         molecules(count, data)
         pe = [sys.executable, "-m", "pe_cli", "gen"]
         cases = {"laplacian": ["-k", "8"], "random-walk": ["--steps", "16"]}
-        # Memory is the largest of all children so far, so these come before the loops.
         ours = {
             n: used([*pe, n, str(data), *options, "-o", str(out), "--force", "-q"])
             for n, options in cases.items()
