@@ -94,50 +94,15 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 # what a command is called elsewhere
 COMMANDS = {
     **dict.fromkeys(("generate", "make", "create", "new", "build", "table"), "gen"),
-    **dict.fromkeys(
-        ("identify", "show", "info", "view", "cat", "head", "describe", "look", "detect"), "inspect"
-    ),
+    **dict.fromkeys(("identify", "show", "info", "view", "cat", "head", "describe", "look", "detect"), "inspect"),
     **dict.fromkeys(("resize", "resample", "interpolate", "lengthen", "longer", "expand"), "extend"),
     **dict.fromkeys(("compare", "cmp", "difference", "check", "verify", "test"), "diff"),
-}
+}  # fmt: skip
 # what an encoding is called elsewhere
 ENCODINGS = {
-    **dict.fromkeys(
-        ("rotary", "rotary-embedding", "roformer", "rope1d", "rope2d", "rotary-emb", "freqs"), "rope"
-    ),
-    **dict.fromkeys(
-        (
-            "sine",
-            "sincos",
-            "sin-cos",
-            "sin",
-            "cos",
-            "absolute-sinusoidal",
-            "vaswani",
-            "pe",
-            "positional-encoding",
-        ),
-        "sinusoidal",
-    ),
-    **dict.fromkeys(
-        (
-            "absolute",
-            "ape",
-            "embeddings",
-            "bert",
-            "roberta",
-            "gpt2",
-            "gpt-2",
-            "clip",
-            "opt",
-            "learnable",
-            "trainable",
-            "embedding",
-            "pos-embed",
-            "wpe",
-        ),
-        "learned",
-    ),
+    **dict.fromkeys(("rotary", "rotary-embedding", "roformer", "rope1d", "rope2d", "rotary-emb", "freqs"), "rope"),
+    **dict.fromkeys(("sine", "sincos", "sin-cos", "sin", "cos", "absolute-sinusoidal", "vaswani", "pe", "positional-encoding"), "sinusoidal"),
+    **dict.fromkeys(("absolute", "ape", "embeddings", "bert", "roberta", "gpt2", "gpt-2", "clip", "opt", "learnable", "trainable", "embedding", "pos-embed", "wpe"), "learned"),
     **dict.fromkeys(("relative", "rpe", "clipped", "relative-position"), "shaw"),
     **dict.fromkeys(("t5-bias", "relative-bias", "mt5", "relative-attention-bias"), "t5"),
     **dict.fromkeys(("rwpe", "rwse", "randomwalk", "random-walks", "rw"), "random-walk"),
@@ -147,10 +112,7 @@ ENCODINGS = {
     **dict.fromkeys(("swin-v2", "swinv2", "beit"), "swin"),
     **dict.fromkeys(("bloom", "mpt", "linear-bias"), "alibi"),
     **dict.fromkeys(("mrope", "m-rope", "multimodal-rope"), "rope --sections 16,24,24"),
-    **dict.fromkeys(
-        ("sincos2d", "2d-sincos", "sin-cos-2d", "sinusoidal2d", "sinusoidal-2d", "2d", "vit", "mae"),
-        "sinusoidal --style mae",
-    ),
+    **dict.fromkeys(("sincos2d", "2d-sincos", "sin-cos-2d", "sinusoidal2d", "sinusoidal-2d", "2d", "vit", "mae"), "sinusoidal --style mae"),
     "grit": "rrwp",
     "deberta-v2": "deberta",
     "deberta-v3": "deberta",
@@ -162,15 +124,16 @@ ENCODINGS = {
     "longt5": "global-tokens",
     "effective-resistance": "resistance-distance",
     "commute-time": "resistance-distance",
-}
+}  # fmt: skip
 NO_POSITIONS = frozenset({"nope", "none", "no", "no-positions"})
 DASHES = "\N{EN DASH}\N{EM DASH}\N{MINUS SIGN}"  # which editors make of hyphens
 # what joins the values of an option, by what stands for them in the help
 LISTS = {"N,N,…": ",", "X,X,…": ",", "SPEC": ",", "HxW": "x"}
-# where a name given as an encoding is looked for
+# what is said of many encodings and names none
 GENERAL = frozenset(
     "embedding embeddings relative absolute relative-position relative-bias positional-encoding pe pos-embed".split()
 )
+# where a name given as an encoding is looked for
 PARAMETERS = ("scaling", "style", "scheme", "axis_style", "layout")
 # options that an encoding does not have, since they follow from something else
 ABSENT = {

@@ -8,14 +8,12 @@ line and the help are made from it.
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import shlex
 import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import PurePath
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -129,10 +127,11 @@ class Option:
         if self.many:
             return [f"{self.flag}={one}" for one in value]
         text = _spell(value)
-        if self.is_file:
-            text = without_folder(text)
-        elif self.metavar == "SPEC":
-            text = ",".join(f"@{without_folder(p[1:])}" if p[:1] == "@" else p for p in text.split(","))
+        if self.is_file or (self.metavar == "SPEC" and "@" in text):
+            from pe_cli.files.sources import without_folder as cut
+
+            listed = (f"@{cut(part[1:])}" if part[:1] == "@" else part for part in text.split(","))
+            text = cut(text) if self.is_file else ",".join(listed)
         if not self.flags:
             return [text]
         return [f"{self.flag}={text}"] if text.startswith("-") else [self.flag, text]
@@ -142,14 +141,6 @@ def command_line(command: Sequence[str], *given: Iterable[tuple[Option, Any]]) -
     """The line that does this again: folders of files and values that are the default are left out."""
     words = (word for pairs in given for option, value in pairs for word in option.words(value))
     return shlex.join(["pe", *command, *words])
-
-
-def without_folder(source: str) -> str:
-    """`FILE` or `FILE:TENSOR` without the folders of the file."""
-    path, colon, tensor = source.rpartition(":")
-    if not path or os.path.exists(source):
-        path, colon, tensor = source, "", ""
-    return f"{PurePath(path).name}{colon}{tensor}"
 
 
 # Groups

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pe_cli.diff.operands import fill
 from pe_cli.files.base import TensorSpec
 from pe_cli.files.sources import Source
-from pe_cli.numerics.dtypes import numpy_dtype
+from pe_cli.numerics.dtypes import narrower, numpy_dtype, working_type
 
 BINS = 64
 MOST_COLUMNS = 1 << 16
@@ -390,27 +390,6 @@ def _in_order(raw: NDArray[Any]) -> NDArray[Any]:
     fold ^= raw.dtype.type(-(2 ** (bits - 1)))
     unsigned: NDArray[Any] = fold.view(np.dtype(f"u{raw.itemsize}"))
     return unsigned
-
-
-EXACT_IN_FLOAT32 = frozenset(
-    "float32 float16 bfloat16 float8_e4m3fn float8_e5m2 complex64 int8 uint8 int16 uint16 bool".split()
-)
-
-
-def working_type(*names: str) -> np.dtype[Any]:
-    """float32 where that holds every value of all types exactly, else float64."""
-    return np.dtype(np.float32 if EXACT_IN_FLOAT32.issuperset(names) else np.float64)
-
-
-WIDTHS = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "float32", "float64")
-PARTS = {"complex64": "float32", "complex128": "float64"}
-
-
-def narrower(a: str, b: str) -> str:
-    """The type in whose steps two tables are compared."""
-    a, b = PARTS.get(a, a), PARTS.get(b, b)
-    floats = [name for name in (a, b) if name in WIDTHS]
-    return min(floats, key=WIDTHS.index) if floats else "int64"
 
 
 BLOCK_BYTES = 1 << 20

@@ -128,10 +128,9 @@ def run(
 
 def command_line(source: str, said: Mapping[str, Any]) -> str:
     """The command line that does it again: paths are cut to names, defaults left out."""
-    from pe_cli.files.sources import split_spec
+    from pe_cli.files.sources import without_folder
 
-    path, named = split_spec(source)
-    words = ["pe", "extend", PurePath(path).name + (f":{named}" if named is not None else "")]
+    words = ["pe", "extend", without_folder(source)]
     for name, value in said.items():
         option = option_name(name)
         if name == "tensor":

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import fnmatch
 import json
 import os
 import shutil
 import stat
-import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -339,10 +339,6 @@ def same_file(source: Path, target: Path, *, link: bool = False) -> None:
 
 def _cloned(old: int, new: int) -> bool:
     """Whether the new file could be made to share the blocks of the old one (Btrfs, XFS and others that copy on write)."""
-    if sys.platform != "linux":
-        return False
-    import fcntl
-
     try:
         fcntl.ioctl(new, FICLONE, old)
     except OSError:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,12 @@ def split_spec(spec: str) -> tuple[str, str | None]:
             return head, spec[at + 1 :]
         at = spec.rfind(":", 0, at)
     return spec, None
+
+
+def without_folder(spec: str) -> str:
+    """`FILE` or `FILE:TENSOR` without the folders of the file."""
+    path, tensor = split_spec(spec)
+    return PurePath(path).name + ("" if tensor is None else f":{tensor}")
 
 
 def listing(tensors: dict[str, TensorSpec], most: int = 8) -> str:

@@ -29,6 +29,10 @@ SAFETENSORS_CODES = {
 }
 NOT_IN_NUMPY = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2"})
 FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+PARTS = {"complex64": "float32", "complex128": "float64"}
+EXACT_IN_FLOAT32 = frozenset(
+    "float32 float16 bfloat16 float8_e4m3fn float8_e5m2 complex64 int8 uint8 int16 uint16 bool".split()
+)
 ALIASES = {
     "double": "float64",
     "fp64": "float64",
@@ -164,3 +168,14 @@ def smallest_integer(low: int, high: int) -> type[np.signedinteger[Any] | np.uns
         if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
             return kind
     raise PeError(f"{low} to {high} is beyond all integers of 64 bits")
+
+
+def working_type(*names: str) -> np.dtype[Any]:
+    """float32 where that holds every value of all types exactly, else float64."""
+    return np.dtype(np.float32 if EXACT_IN_FLOAT32.issuperset(names) else np.float64)
+
+
+def narrower(a: str, b: str) -> str:
+    """The type in whose steps two tables are compared: of the floating-point types the one with fewer digits."""
+    floats = [name for name in (PARTS.get(a, a), PARTS.get(b, b)) if name in FLOATS]
+    return max(floats, key=FLOATS.index) if floats else "int64"

@@ -63,6 +63,36 @@ def test_the_command_that_made_a_file_is_shown(capfd: Any) -> None:
     assert inspected(capfd, "a.safetensors")["made_by"]["command"] == "pe gen alibi --heads 4 --len 8"
 
 
+def test_the_command_names_the_file_of_a_tensor_whose_name_has_slashes_and_colons(
+    capfd: Any, tmp_path: Path
+) -> None:
+    import h5py
+
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["layer/pos/embeddings:0"] = np.zeros((9, 8), np.float32)
+    table = f"{tmp_path}/x.h5:layer/pos/embeddings:0"
+    assert (
+        run(
+            [
+                "gen",
+                "shaw",
+                "--max-distance",
+                "4",
+                "--table",
+                table,
+                "--len",
+                "4",
+                "-q",
+                "-o",
+                "o.safetensors",
+            ]
+        )
+        == 0
+    )
+    made_by = inspected(capfd, "o.safetensors")["made_by"]["command"]
+    assert made_by == "pe gen shaw --max-distance 4 --table x.h5:layer/pos/embeddings:0 --len 4"
+
+
 def test_cosines_and_sines_are_read_together(capfd: Any) -> None:
     assert run("gen rope --len 64 --dim 32 --layout half -q -o t.safetensors".split()) == 0
     for tensor in inspected(capfd, "t.safetensors")["tensors"]:
