@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOOL = Path(__file__).parent.parent / "tools" / "benchmark.py"
 
 
@@ -22,6 +24,14 @@ def test_ratios_are_printed_and_nothing_is_left(tmp_path: Path) -> None:
     rows = [line for line in printed.splitlines() if line.startswith(("| cp ", "| cmp, ", "| pe "))]
     assert len(rows) >= 6
     assert all("(" in row for row in rows if row.startswith(("| cp ", "| cmp, ")))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("section", ["accuracy", "start", "kernel", "generate"])
+def test_every_section_runs(section: str, tmp_path: Path) -> None:
+    printed = run(section, "--size", "0.001", "--rounds", "1", "--folder", str(tmp_path))
+    assert printed.startswith("\n### ")
+    assert "| pe" in printed
     assert list(tmp_path.iterdir()) == []
 
 

@@ -149,9 +149,9 @@ table.fill(0.5)
 BLOCKS = """
 import numpy as np
 from pe_cli import positions
-from pe_cli.encodings.rotary import rope
+from pe_cli.encodings.rope.rotary import rope
 from pe_cli.tables import RowTable
-table = RowTable("rope", rope, {{"dim": 128}}, positions.first({rows}), "float32")
+table = RowTable(rope, {{"dim": 128}}, positions.first({rows}), "float32")
 for block in table.blocks(("rope",)):
     pass
 """
