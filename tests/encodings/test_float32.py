@@ -41,10 +41,13 @@ def test_equal_to_torch() -> None:
         angles = random.uniform(-high, high, 200_000).astype(np.float32)
         for ours, theirs in zip(cos_sin(angles), (torch.cos, torch.sin), strict=True):
             assert (ours == theirs(torch.from_numpy(angles)).numpy()).mean() > share
+    # On another processor torch takes another exponential: 4 to 16 of these 2016 are its neighbours.
     same = count = 0
     for base in (100.0, 256.0, 1e4, 150000.0, 5e5, 1e6, 1e7):
         for dim in (32, 64, 96, 128, 256):
             exponents = torch.arange(0, dim, 2).float() / dim
-            same += int((power(base, exponents.numpy()) == (base**exponents).numpy()).sum())
+            ours, its = power(base, exponents.numpy()), (base**exponents).numpy()
+            assert steps_apart(ours, its) <= 1
+            same += int((ours == its).sum())
             count += dim // 2
-    assert same / count > 0.999
+    assert same / count > 0.99
