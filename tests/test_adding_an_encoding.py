@@ -62,6 +62,7 @@ def run(argv: list[str], folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_run(copy: Path) -> None:
     output = "".join(run(["bash", "-euo", "pipefail", "-c", text], copy) for text in steps("run"))
     assert "--amplitudes X,X,…" in output
@@ -78,6 +79,7 @@ def test_the_tests_of_the_page_pass(copy: Path) -> None:
     assert "3 passed" in output
 
 
+@pytest.mark.slow
 def test_the_page_keeps_the_style_of_the_house(copy: Path) -> None:
     files = ["pe_cli/encodings/tisa.py", "pe_cli/catalogue.py"]
     settings = ["--config", str(ROOT / "pyproject.toml")]

@@ -19,6 +19,7 @@ def run(*argv: str, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_ratios_are_printed_and_nothing_is_left(tmp_path: Path) -> None:
     printed = run("extend", "diff", "--size", "0.001", "--rounds", "1", "--folder", str(tmp_path))
     rows = [line for line in printed.splitlines() if line.startswith(("| cp ", "| cmp, ", "| pe "))]
@@ -27,6 +28,7 @@ def test_ratios_are_printed_and_nothing_is_left(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", ["accuracy", "start", "kernel", "generate"])
 def test_every_section_runs(section: str, tmp_path: Path) -> None:
     printed = run(section, "--size", "0.001", "--rounds", "1", "--folder", str(tmp_path))

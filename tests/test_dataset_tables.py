@@ -181,6 +181,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_workers_end_with_their_parent(tmp_path):
     script = tmp_path / "script.py"
@@ -216,6 +217,7 @@ def test_several_processes_are_refused_where_one_computes_all(data, capsys, tmp_
         assert "--workers 2: this table has no blocks" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_dask_lacks_is_said(data, capsys):
     pytest.importorskip("distributed")
     for address in ("127.0.0.1:9", "nonsense"):

@@ -95,6 +95,7 @@ def shell(line: str, folder: Path) -> int:
     return done.returncode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_eighty_columns_and_has_an_example(command: str) -> None:
     text = help_of(command)
@@ -102,18 +103,21 @@ def test_help_fits_eighty_columns_and_has_an_example(command: str) -> None:
     assert examples(text), text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["", "gen", "inspect", "extend", "diff", "gen model"])
 def test_the_examples_of_a_help_run(command: str, folder: Path) -> None:
     for example in examples(help_of(command)):
         assert shell(example, folder) == 0, example
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_the_example_of_an_encoding_is_that_of_the_catalogue(name: str) -> None:
     """Which `tests/encodings/test_all.py` runs."""
     assert examples(help_of(f"gen {name}")) == [CATALOGUE[name].example(name)]
 
 
+@pytest.mark.slow
 def test_the_lines_of_the_readme_run(folder: Path) -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
     plain = re.sub(r"<!-- (main-job|tests) -->\n```bash\n.*?```", "", readme, flags=re.DOTALL)

@@ -48,6 +48,7 @@ def test_every_encoding_is_exported_and_typed() -> None:
         assert getattr(pe_cli, name) is not None
 
 
+@pytest.mark.slow
 def test_a_type_checker_sees_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(WRONG)
     (tmp_path / "right.py").write_text(RIGHT)

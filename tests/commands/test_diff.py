@@ -105,6 +105,7 @@ def test_nan_is_counted(pe: Any, folder: Path) -> None:
     pe("diff", "nan.npy", "nan.npy", code=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "begins"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
 def test_plot(pe: Any, folder: Path, suffix: str, begins: bytes) -> None:
     pytest.importorskip("matplotlib")
@@ -116,6 +117,7 @@ def test_plot(pe: Any, folder: Path, suffix: str, begins: bytes) -> None:
     pe("diff", "a.npy", "near.npy", "--plot", str(picture), "--force", code=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shapes", [((16, 8), (1, 16, 8)), ((), ()), ((), (1, 1)), ((5,), (5, 1)), ((2, 3, 4), (2, 1, 3, 4))]
 )

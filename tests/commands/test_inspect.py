@@ -272,6 +272,7 @@ def test_the_only_tensor_is_listed_where_its_type_is_not_read_and_else_an_error(
     assert run(["inspect", "y.h5"]) == 2
 
 
+@pytest.mark.slow
 def test_thousands_of_tensors_are_listed_at_once(capfd: Any) -> None:
     save_file({f"layer.{i}": np.zeros(1, np.float32) for i in range(20_000)}, "x.safetensors")
     begin = time.process_time()

@@ -444,6 +444,7 @@ def test_rows_beyond_what_float16_counts_are_compared() -> None:
     assert causes(a, b) == ["rows"]
 
 
+@pytest.mark.slow
 def test_large_tables_are_verified_on_all_their_rows() -> None:
     w = [base ** (-np.arange(32) / 32) for base in (10000.0, 500000.0)]
     angles = [np.outer(np.arange(140_000), one) for one in w]

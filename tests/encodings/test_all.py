@@ -87,6 +87,7 @@ def test_safetensors_and_hdf5_hold_the_same_finite_values(name: str, inputs: Pat
             np.testing.assert_array_equal(np.asarray(stored[key]), array)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_the_same_command_gives_the_same_bytes_in_another_process(name: str, inputs: Path) -> None:
     for output in ("a.safetensors", "a.h5", "a.npz"):

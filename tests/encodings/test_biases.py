@@ -160,6 +160,7 @@ def test_what_makes_no_sense_is_refused(call) -> None:
         call()
 
 
+@pytest.mark.slow
 @pytest.mark.interop
 @pytest.mark.parametrize("heads", [1, 2, 3, 7, 12, 16, 40])
 def test_alibi_equals_bloom_and_mpt(heads: int) -> None:

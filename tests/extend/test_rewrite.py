@@ -160,6 +160,7 @@ def test_the_header_is_as_it_was(large: Path, tmp_path: Path) -> None:
     assert set(new.metadata) == {"format", "pe"}
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_nothing(large: Path, tmp_path: Path) -> None:
     read, write = os.pipe()
     with subprocess.Popen(
@@ -183,6 +184,7 @@ def test_a_closed_pipe_ends_quietly(large: Path, tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == (b"0\n", b"")
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_by_the_table(tmp_path: Path) -> None:
     """512 MiB that are a hole in the file pass through a pipe; the table is 1 MiB, then 2 MiB."""
     table = TensorEntry("wpe.weight", "F32", (1024, 256), 0, MIB)

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from configurations import CONFIGURATION
 from fuzzing import examples
 from hypothesis import given
@@ -20,6 +21,8 @@ from pe_cli.catalogue import CATALOGUE
 from pe_cli.commands import options
 from pe_cli.commands.gen import Encoding
 from pe_cli.signature import READ_FROM_FILE, Meaning
+
+pytestmark = pytest.mark.slow
 
 FILES = ["q.npy", "k.npy", "e.npy", "f.npy", "x.npy", "w.npy", "t5.npy", "table.npy", "inf.npy", "none.npy", "one.npy", "cube.npy",
          "edge_index.npy", "two.safetensors:a", "missing.npy"]  # fmt: skip

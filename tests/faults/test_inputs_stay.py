@@ -153,6 +153,7 @@ def check(done: object, place: Path, name: str, before: bytes, said: str) -> Non
     assert re.search(said, done.stderr), (name, done)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [*WRITES, *OTHERS[3:]])
 def test_no_command_writes_over_what_it_reads(line: str, launch, place: Path) -> None:  # type: ignore[no-untyped-def]
     argv = [*shlex.split(line), "-q"] if "inspect" not in line else shlex.split(line)

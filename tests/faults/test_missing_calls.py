@@ -104,6 +104,7 @@ FEW = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", FEW)
 def test_the_same_without(line: str, tmp_path: Path) -> None:
     compare(line, "linux", tmp_path)

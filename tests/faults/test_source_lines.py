@@ -94,6 +94,7 @@ def any_array(chance: Random) -> bytes:
     return save(arrays)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(500))
 def test_sources(seed: int, launch, folder: Path, sources: list[str]) -> None:  # type: ignore[no-untyped-def]
     chance = Random(seed)

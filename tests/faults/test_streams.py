@@ -131,6 +131,7 @@ ENVIRONMENTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment", ENVIRONMENTS, ids=lambda e: " ".join(f"{k}={v}" for k, v in e.items())
 )
@@ -172,6 +173,7 @@ def test_names_do_not_command_the_terminal(table: Path) -> None:
     assert done.stderr.decode().rstrip("\n").isprintable()
 
 
+@pytest.mark.slow
 def test_names_that_the_locale_cannot_print_are_escaped(pe: Any, tmp_path: Path) -> None:
     save_file({"é\u202ename": np.zeros((2, 2), np.float32)}, tmp_path / "x.safetensors")
     (tmp_path / "é.tsv").write_text("0\t1\n")

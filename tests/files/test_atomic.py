@@ -315,6 +315,7 @@ def start_writer(path: Path, kind: str, value: int, *, force: bool = True) -> su
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unnamed", "named"])
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_killed_at_any_moment(kind: str, sign: signal.Signals, tmp_path: Path) -> None:

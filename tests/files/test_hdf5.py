@@ -207,6 +207,7 @@ def test_endless_parsing_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         load_array(str(tmp_path / "x.h5"))
 
 
+@pytest.mark.slow
 def test_a_string_without_length_would_be_read_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +229,7 @@ def spin() -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_child_may_fail_but_not_run_on() -> None:
     def verdict(work: Callable[[], object], seconds: int = 5) -> Verdict:
         return tried(work, cpu_seconds=seconds, more_bytes=1 << 28)
@@ -240,6 +242,7 @@ def test_a_child_may_fail_but_not_run_on() -> None:
         assert verdict(lambda: bytearray(1 << 29)) is Verdict.OUT_OF_MEMORY
 
 
+@pytest.mark.slow
 def test_what_is_unpacked_comes_from_a_child_that_may_die() -> None:
     def numbers(last: Callable[[], object]) -> Iterator[Any]:
         yield np.arange(3.0)

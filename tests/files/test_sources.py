@@ -277,6 +277,7 @@ def read_all(path: str) -> None:
             source.read(tensor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "packed.npz", "x.h5", "x.safetensors"])
 def test_cut_off_anywhere_is_one_error(name: str, files: Path) -> None:
     content = (files / name).read_bytes()

@@ -243,6 +243,7 @@ def test_ltx2_takes_fractions_of_the_longest_video(kind: str) -> None:
     agree(found, cos if kind == "interleaved" else cos[0].transpose(0, 1).reshape(24, -1), atol=4e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.interop
 def test_sines_and_cosines_of_patches_against_diffusers() -> None:
     torch = pytest.importorskip("torch")

@@ -59,6 +59,7 @@ def test_pictures_are_those_of_known_encodings() -> None:
     assert PICTURES.keys() <= CATALOGUE.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_the_example_of_an_encoding_can_be_drawn(name: str) -> None:
     words = shlex.split(CATALOGUE[name].arguments)
@@ -68,6 +69,7 @@ def test_the_example_of_an_encoding_can_be_drawn(name: str) -> None:
     assert Path("made.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_the_same_command_draws_the_same_bytes(suffix: str) -> None:
     for name in ("one", "two"):
@@ -76,6 +78,7 @@ def test_the_same_command_draws_the_same_bytes(suffix: str) -> None:
     assert Path(f"one.{suffix}").read_bytes() == Path(f"two.{suffix}").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "wanted"),
     [
@@ -221,6 +224,7 @@ def test_without_matplotlib_it_is_said_how_to_install_it(
     assert not Path("made.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["file", "pipe", "dry-run"])
 def test_extend_draws_before_and_after(way: str, pe: Any, tmp_path: Path) -> None:
     pe("gen", "learned", "--len", "32", "--dim", "8", "-o", "table.npy", "-q")
@@ -232,6 +236,7 @@ def test_extend_draws_before_and_after(way: str, pe: Any, tmp_path: Path) -> Non
     assert {"table before, 32 rows", "table after, 64 rows", "mean cosine"} <= set(found)
 
 
+@pytest.mark.slow
 def test_diff_draws_the_error(pe: Any) -> None:
     pe("gen", "rope", "--len", "32", "--dim", "8", "-o", "mine.npy", "-q")
     pe("gen", "rope", "--len", "32", "--dim", "8", "--base", "500000", "-o", "theirs.npy", "-q")
@@ -307,6 +312,7 @@ def test_a_picture_without_room_is_named(folder: Path, capfd: Any) -> None:
     assert "cannot write pp.png: No space left on device" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("home", ["empty", "missing", "unwritable"])
 def test_matplotlib_leaves_nothing_at_home_and_on_stderr(home: str, tmp_path: Path) -> None:
     place, temporary = tmp_path / "home", tmp_path / "tmp"
@@ -338,6 +344,7 @@ def test_equivalent_nodes_do_not_hide_each_other() -> None:
     assert np.abs(moved - places).max() < 0.021
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "wanted"),
     [
@@ -361,6 +368,7 @@ def test_nodes_have_names_and_graphs_of_a_dataset_stand_side_by_side(
         assert words in drawn or f"<!-- {words[1:-1]} -->" in drawn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_future_of_a_causal_table_is_grey(causal: bool) -> None:
     words = ("alibi", "--heads", "2", "--len", "8", *(["--causal"] if causal else []))

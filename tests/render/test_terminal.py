@@ -62,6 +62,7 @@ def at_terminal(folder, line, columns):
     return sent.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize(
     "line",

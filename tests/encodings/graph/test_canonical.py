@@ -79,6 +79,7 @@ def random_graphs():
         yield made.number_of_nodes(), edges, weights, rng
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(("norm", "drop"), [("sym", "none"), ("none", "zeros"), ("rw", "first")])
 def test_numbering_the_nodes_anew_permutes_the_rows(rule, norm, drop):
@@ -106,6 +107,7 @@ def test_numbering_the_nodes_anew_permutes_the_rows(rule, norm, drop):
     assert seen == {True, False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_graphs_against_the_definition(rule):
     for n, edges, weights, _ in random_graphs():
@@ -175,6 +177,7 @@ def test_what_has_no_canonical_form_is_said(rule):
     assert "some columns (where the tensor canonical is 0)" in each.warnings[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_graphs_of_a_dataset_are_as_alone(rule):
     graphs = [(n, edges) for n, edges, _, _ in random_graphs()]
@@ -194,6 +197,7 @@ def test_graphs_of_a_dataset_are_as_alone(rule):
     assert together.facts["columns_not_canonical"] == missing > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["lanczos", "shift-invert"])
 def test_large_graphs(solver):
     pytest.importorskip("scipy")

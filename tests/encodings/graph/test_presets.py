@@ -45,6 +45,7 @@ def normalised(graph, isolated=1.0):
     return np.eye(len(a)) - d[:, None] * a * d
 
 
+@pytest.mark.slow
 @pytest.mark.interop
 def test_pyg():
     torch = pytest.importorskip("torch")
@@ -70,6 +71,7 @@ def test_pyg():
         laplacian(Graph(3, [[0, 1], [1, 2]]), 3, preset="pyg")
 
 
+@pytest.mark.slow
 def test_dgl():
     # dgl.transforms.functional.lap_pe: eigenvectors of I - D^-½ A D^-½ by eigenvalue, the first left out, zeros behind
     for graph in graphs():

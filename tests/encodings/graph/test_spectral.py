@@ -92,6 +92,7 @@ HARD = {  # more nodes than a dense solver takes, and many multiple eigenvalues
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["lanczos", "shift-invert", "cg"])
 @pytest.mark.parametrize("name", HARD)
 def test_sparse_solvers_miss_no_copy_of_a_multiple_eigenvalue(name, solver):
@@ -102,6 +103,7 @@ def test_sparse_solvers_miss_no_copy_of_a_multiple_eigenvalue(name, solver):
     assert table.facts["residual"] < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [lambda: nx.grid_2d_graph(30, 31), lambda: nx.random_regular_graph(6, 900, 1)]
 )
@@ -389,6 +391,7 @@ def test_magnetic_conventions():
     assert "q is 0" in magnetic(graph(3, ring), 1, q=0.0).warnings[-1]
 
 
+@pytest.mark.slow
 def test_same_bytes_from_two_processes():
     code = (
         "import hashlib, numpy as np; from pe_cli.structures import Graph; from pe_cli.encodings.graph.spectral import laplacian, magnetic;"
