@@ -13,6 +13,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from pe_cli.errors import PeError, parameter
 from pe_cli.extend.plan import Change, ExtensionPlan
 from pe_cli.extend.table import TableChange, TableReport
-from pe_cli.files.atomic import OpenOutput, open_output
+from pe_cli.files.atomic import Move, OpenOutput, open_output
 from pe_cli.files.base import READABLE, ByteInput, Copier, as_bytes, check_memory, default_format
 from pe_cli.files.safetensors import Header, SafetensorsReader, TensorEntry, stored_dtype, write_header
 from pe_cli.files.sinks import open_sink
@@ -241,7 +242,12 @@ def new_header(header: Header, plan: ExtensionPlan, metadata: Mapping[str, str])
         placed[name] = TensorEntry(name, code, spec.shape, begin, begin + count)
         begin += count
     about = {"format": "pt"} | (header.metadata or {}) | dict(metadata)
-    text = write_header([placed[name] for name in header.names if name in placed], about)
+    kept = sum(entry.nbytes for name, entry in header.tensors.items() if plan.change(name) is None)
+    text = write_header(
+        [placed[name] for name in header.names if name in placed],
+        about,
+        page_of=header.data_start if kept >= BLOCK else 0,
+    )
     parts: list[Part] = []
     for name, entry in header.tensors.items():
         if name not in placed:
@@ -413,10 +419,19 @@ class _Lent(OpenOutput):
         self._owner, self._writing, self._lent = output, threading.Lock(), True
 
     def put(self, data: memoryview, offset: int) -> None:
+        with self._mine():
+            super().put(data, offset)
+
+    def draw(self, move: Move, source: int, begin: int | None, most: int, offset: int) -> int:
+        with self._mine():
+            return super().draw(move, source, begin, most, offset)
+
+    @contextmanager
+    def _mine(self) -> Iterator[None]:
         with self._writing:
             if not self._lent:
-                raise OSError(errno.EBADF, "the output was taken back")
-            super().put(data, offset)
+                raise OSError(errno.EIO, "the output was taken back")
+            yield
 
     def reached(self, offset: int) -> None:
         self._owner.reached(offset)

@@ -15,12 +15,12 @@ import select
 import signal
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from pe_cli.errors import PeError, parameter
 from pe_cli.process import SIGNALS, STDOUT, refuse_input, size
@@ -28,6 +28,7 @@ from pe_cli.process import SIGNALS, STDOUT, refuse_input, size
 # What is written at once. Two buffers of that size stay in the cache of a core; and where file systems keep what is
 # written in folios as large as the write (ext4 since Linux 6.16), it took three times as long in pieces of 1 MiB.
 PIECE = 1 << 18
+Move: TypeAlias = Callable[..., int]  # os.splice or os.copy_file_range
 
 
 @dataclass
@@ -77,6 +78,12 @@ class OpenOutput:
                 raise cannot_write(self.label, error, whole=self.whole) from error
             data, offset = data[done:], offset + done
             self.reached(offset)
+
+    def draw(self, move: Move, source: int, begin: int | None, most: int, offset: int) -> int:
+        """Let the kernel `move` up to `most` bytes from `begin` of the descriptor `source`; how many it moved."""
+        done = move(source, self.fd, most, offset_src=begin, offset_dst=self.at(offset))
+        self.reached(offset + done)
+        return done
 
     def reached(self, offset: int) -> None:
         """Note that bytes were written up to `offset`."""

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, nearest, no_such, parameter
-from pe_cli.files.atomic import PIECE, OpenOutput, cannot_write
+from pe_cli.files.atomic import PIECE, Move, OpenOutput, cannot_write
 from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.process import STDIN, reading, require_memory, size
 
@@ -321,13 +321,20 @@ class ByteInput:
                 raise PeError(f"cannot read {self.label}: {error.strerror}") from error
 
 
+_NOT_INSIDE = frozenset(
+    {errno.EINVAL, errno.ENOSYS, errno.EBADF, errno.EXDEV, errno.EOPNOTSUPP, errno.EPERM}
+)  # a terminal, a file that is appended to, two file systems, an older kernel
+
+
 class Copier:
-    """Copies ranges of an input to an output: inside the kernel where one of them is a pipe, else through one buffer."""
+    """Copies ranges of an input to an output: inside the kernel where it can, which is cheaper, else through one buffer."""
 
     def __init__(self, stream: ByteInput, output: OpenOutput) -> None:
         self._stream, self._output = stream, output
         self._buffer = memoryview(bytearray(PIECE))
-        self._splices = _widened_pipes(stream.fd, output.fd) and hasattr(os, "splice")
+        self._move: Move | None = getattr(
+            os, "splice" if _widened_pipes(stream.fd, output.fd) else "copy_file_range", None
+        )
 
     def copy(self, begin: int, to: int, count: int | None = None) -> None:
         """Copy `count` bytes (None: all that follow) from offset `begin` to offset `to`.
@@ -340,8 +347,8 @@ class Copier:
             most = PIECE - (to + done) % PIECE
             most = most if count is None else min(most, count - done)
             # What was read ahead is not in the pipe any more.
-            splices = self._splices and not self._stream.ahead
-            got = self._splice(to + done, most) if splices else self._through_memory(to + done, most)
+            inside = None if self._stream.ahead else self._move
+            got = self._inside(inside, to + done, most) if inside else self._through_memory(to + done, most)
             if got == 0 and count is not None:
                 raise truncated(self._stream.label, count - done)
             if got == 0:
@@ -353,28 +360,21 @@ class Copier:
         self._output.put(self._buffer[:got], to)
         return got
 
-    def _splice(self, to: int, most: int) -> int | None:
+    def _inside(self, move: Move, to: int, most: int) -> int | None:
         """How many bytes were moved, 0 at the end of the input; None where it is to be tried again, or by way of memory."""
         stream, output = self._stream, self._output
         try:
-            got = os.splice(
-                stream.fd,
-                output.fd,
-                most,
-                offset_src=stream.absolute(stream.position),
-                offset_dst=output.at(to),
-            )
+            got = output.draw(move, stream.fd, stream.absolute(stream.position), most, to)
         except BlockingIOError:
             select.select([stream.fd], [], [])
             select.select([], [output.fd], [])
             return None
         except OSError as error:
-            if error.errno in (errno.EINVAL, errno.ENOSYS, errno.EBADF):
-                self._splices = False  # a terminal, or a file that is appended to
+            if error.errno in _NOT_INSIDE:
+                self._move = None
                 return None
             raise cannot_write(output.label, error, whole=output.whole) from error
         stream.position += got
-        output.reached(to + got)
         return got
 
 

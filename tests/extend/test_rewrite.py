@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -62,6 +63,31 @@ def test_file_to_file_by_two_threads(large: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(rewrite, "BLOCK", 5000)
     assert cli.run(["extend", str(large), "--len", "100", "-o", str(tmp_path / "out.safetensors"), "-q"]) == 0
     check(tmp_path / "out.safetensors", large)
+
+
+@pytest.mark.parametrize("refusal", [errno.EXDEV, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP])
+def test_a_kernel_that_does_not_copy(
+    refusal: int, large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two file systems, or where a sandbox forbids it: the bytes go through memory."""
+    from pe_cli import cli
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(refusal, os.strerror(refusal))
+
+    monkeypatch.setattr(os, "copy_file_range", refuse, raising=False)
+    assert cli.run(["extend", str(large), "--len", "100", "-o", str(tmp_path / "out.safetensors"), "-q"]) == 0
+    check(tmp_path / "out.safetensors", large)
+
+
+def test_what_is_copied_keeps_its_place_in_a_page(large: Path, tmp_path: Path) -> None:
+    """The kernel copies page by page, and shares blocks where the file system can, only from aligned places."""
+    extend(large.name, "--len", "100", "-o", "out.safetensors", cwd=tmp_path)
+    begin = [
+        8 + int.from_bytes(path.read_bytes()[:8], "little") for path in (large, tmp_path / "out.safetensors")
+    ]
+    assert begin[0] % 8 == 0
+    assert begin[0] % 4096 == begin[1] % 4096
 
 
 @pytest.mark.parametrize("appended", [False, True])
@@ -144,6 +170,8 @@ def test_an_output_that_was_taken_back_is_not_written(tmp_path: Path) -> None:
         lent.take_back()
         with pytest.raises(OSError, match="taken back"):
             lent.put(memoryview(b"late"), 5)
+        with pytest.raises(OSError, match="taken back"):
+            lent.draw(lambda *_, **__: 5, 0, 0, 5, 5)
     assert ((tmp_path / "x").read_bytes(), output.end) == (b"early", 5)
 
 
