@@ -230,12 +230,15 @@ class _Comparing:
             pair.metrics = compare(self.a, name_a, self.b, name_b, self.tolerance, self.progress)
             if pair.metrics.same or not self.explained:
                 return pair
+        if not pair.a.size or not pair.b.size:
+            pair.explanation.notes.append("a table without elements has nothing to compare")
+            return pair
         left, right = StoredTable.open(self.a, pair.a), StoredTable.open(self.b, pair.b)
         if left is None or right is None:
             pair.explanation.notes.append("a pipe is read once: give a file to have the difference explained")
             return pair
         pair.sides = left, right
-        if self.explained and left.size and right.size:
+        if self.explained:
             pair.explanation = self.reasons(self.side(self.a, name_a, left), self.side(self.b, name_b, right))
         if pair.metrics is None:
             pair.metrics = self.on_shared_rows(pair)

@@ -88,7 +88,7 @@ class StoredTable(Operand):
         self.precision = PRECISIONS["float64"] if self.integer else stored_precision(sample)
         self._kept: Array | None = None
         if self.size <= KEPT:
-            self._kept = self._numbers(read(0, self.rows))
+            self._kept = self._numbers(0, self.rows)
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> StoredTable:
@@ -136,19 +136,20 @@ class StoredTable(Operand):
         some = [read(r, r + 1) for r in spread(spec.size // items, PRECISION_ROWS)]
         return cls(spec.shape, spec.dtype, read, np.concatenate(some))
 
-    def _numbers(self, flat: NDArray[Any]) -> Array:
+    def _numbers(self, start: int, stop: int) -> Array:
+        flat = self._read(start, stop)
         if self.complex:
             flat = flat.view(flat.real.dtype)
-        return flat.astype(np.float64).reshape(-1, self.columns)
+        return flat.astype(np.float64).reshape(stop - start, self.columns)
 
     def take(self, start: int, stop: int) -> Array:
         if self._kept is not None:
             return self._kept[start:stop]
-        return self._numbers(self._read(start, stop))
+        return self._numbers(start, stop)
 
     def raw(self, start: int, stop: int) -> NDArray[Any]:
         """Rows in the type of the file."""
-        return self._read(start, stop).reshape(stop - start, -1)
+        return self._read(start, stop).reshape(stop - start, self.items)
 
     def at(self, index: Rows) -> Array:
         return self._kept[index] if self._kept is not None else super().at(index)

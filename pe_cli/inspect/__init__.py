@@ -66,6 +66,8 @@ def identify(
     lists what it could be.
     """
     table = np.asarray(array)
+    if table.size == 0:
+        return Identified()
     found = _by_formula(table, name, companions, numbers) if _numbers(table) else None
     if found is None:
         found = _but_for_nan(table, name)

@@ -29,12 +29,12 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]]]] = {
     "llama": ({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}, {"model.embed_tokens.weight": (9, 8), "rotary_emb.inv_freq": (4,)}),
 }  # fmt: skip
 LINES = {
-    "inspect": ["table.npy", "cube.npy", "bool.npy", "q.npy", "nan.npy", "bert.safetensors", "bert.safetensors --values", "swin.safetensors", "vit",
+    "inspect": ["table.npy", "cube.npy", "bool.npy", "narrow.npy", "none.npy", "q.npy", "nan.npy", "bert.safetensors", "bert.safetensors --values", "swin.safetensors", "vit",
                 "llama/config.json", "two.safetensors:a", "llama.safetensors:rotary_emb.inv_freq"],
     "extend": ["table.npy --len 64", "table.npy --len 8", "x.npy --grid 20x20", "bert.safetensors --len 64", "bert --len 64", "bart --len 50", "bart.safetensors --len 20", "bert.h5 --len 64", "bert.npz --len 64", "vit.h5 --grid 6x6",
                "vit --grid 6x6", "vit.safetensors --grid 3x5", "swin.safetensors --window 6x6", "sam.safetensors --grid 6x6", "sam --grid 8x8"],
     "diff": ["table.npy table.npy", "q.npy k.npy", "e.npy nan.npy", "bert.safetensors bert.safetensors", "bert.safetensors bart.safetensors", "bert.h5 bert.npz", "two.safetensors:a one.npy",
-             "bert.safetensors bart.safetensors --tensor-a embeddings.position_embeddings.weight --tensor-b model.encoder.embed_positions.weight", "bool.npy inf.npy"],
+             "bert.safetensors bart.safetensors --tensor-a embeddings.position_embeddings.weight --tensor-b model.encoder.embed_positions.weight", "bool.npy inf.npy", "narrow.npy one.npy", "none.npy narrow.npy"],
 }  # fmt: skip
 CHANGED = ("table.npy", "two.safetensors", "bert.safetensors", "vit.safetensors", "vit/config.json", "bert.h5", "vit.h5", "bert.npz", "bomb.npz", "external.h5", "short.gguf")  # fmt: skip
 

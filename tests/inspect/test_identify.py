@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pe_cli import compare
 from pe_cli.encodings.biases import alibi
 from pe_cli.encodings.distances import deberta_buckets, t5_buckets
 from pe_cli.encodings.relative import shaw, swin
@@ -619,3 +620,15 @@ def test_rows_in_any_order_are_positions() -> None:
     a = angles_of(order, 10000.0, 64)
     found = known(np.concatenate([np.cos(a), np.sin(a)], axis=1).astype(np.float32))
     assert (found["base"], found["start"], found["rule"]) == (10000, order[0], "other")
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+@pytest.mark.parametrize("shape", [(0,), (4, 0), (0, 4), (0, 0), (2, 3, 0), (1, 4, 0), (2, 0, 3)])
+def test_a_table_without_elements_is_nothing(shape: tuple[int, ...], kind: type) -> None:
+    empty = np.zeros(shape, kind)
+    found = identify(empty, "wpe.weight")
+    assert (found.encoding, found.maybe) == (None, [])
+    assert compare(empty, empty).equal
+    for other in (np.zeros((4, 1), kind), np.zeros((5, 0), kind)):
+        assert not compare(empty, other).equal
+        assert not compare(other, empty).equal
