@@ -8,12 +8,14 @@ import io
 import json
 import os
 import sys
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pe_cli.errors import TERMINAL_COMMANDS, PeError
 from pe_cli.files.base import ByteInput, open_input
@@ -258,3 +260,16 @@ def jsonable(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
+
+
+def numbers_of(lines: list[str], **options: Any) -> NDArray[Any]:
+    """`np.loadtxt` of the lines; ValueError where a number is not of the type, in every version of numpy.
+
+    numpy before 2.3 reads 2.5 as the integer 2, and only warns.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            return np.asarray(np.loadtxt(lines, **options))
+        except DeprecationWarning as warning:
+            raise ValueError(str(warning)) from None

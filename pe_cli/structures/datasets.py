@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, counted, parameter
 from pe_cli.files.sources import Source
-from pe_cli.files.text import opened
+from pe_cli.files.text import numbers_of, opened
 from pe_cli.process import require_memory
 from pe_cli.structures.formats import number_of_nodes, weights_name
 from pe_cli.structures.graph import Graph, Parallel, check_ptr
@@ -475,7 +475,7 @@ def _blocks(path: Path, columns: int, dtype: Any) -> Iterator[NDArray[Any]]:
 
 def _numbers(lines: list[str], columns: int, dtype: Any) -> NDArray[Any]:
     """(lines, columns) the numbers of the lines, which have no other columns."""
-    found = np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2)
+    found = numbers_of(lines, dtype=dtype, delimiter=",", ndmin=2)
     if found.size and found.shape[1] != columns:
         raise ValueError
     return found.reshape(-1, columns)

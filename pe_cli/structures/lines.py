@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, counted, parameter
-from pe_cli.files.text import Opened, blocks, decoded, whole_bytes, whole_text
+from pe_cli.files.text import Opened, blocks, decoded, numbers_of, whole_bytes, whole_text
 from pe_cli.process import require_memory
 from pe_cli.structures.datasets import ColumnsInMemory, EdgeOptions, GraphDataset, Integers
 from pe_cli.structures.formats import require_unnamed
@@ -201,7 +201,7 @@ def _fast(rows: _Lines, layout: EdgeColumns) -> tuple[NDArray[np.int64], NDArray
     if layout.width is not None and not _even(lines, layout.delimiter, layout.width):
         return None
     try:
-        table = np.loadtxt(
+        table = numbers_of(
             lines,
             dtype=kinds[: len(layout.columns)],
             comments="#",
