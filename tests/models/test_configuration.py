@@ -17,7 +17,7 @@ from pe_cli.models.resolved import Resolved
 
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 META = {"dim": 4096, "n_heads": 32, "n_layers": 32, "rope_theta": 5e5}
-DEEPSEEK = {"dim": 7168, "n_heads": 128, "n_routed_experts": 256, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+DEEPSEEK = {"dim": 7168, "n_heads": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
 MISTRAL = {"dim": 3072, "n_heads": 32, "head_dim": 128}
 
 
