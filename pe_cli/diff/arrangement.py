@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pe_cli.diff.operands import Array, Operand, Rearranged, Rows, Selected, Viewed
+from pe_cli.diff.operands import Array, Operand, Rearranged, Rows, Selected, Viewed, same_rows
 from pe_cli.diff.readings import once, pairings
 from pe_cli.diff.turning import in_type
-from pe_cli.diff.verify import LISTED, Pair, Reason, Step
+from pe_cli.diff.verify import LISTED, Flags, Pair, Reason, Step
 from pe_cli.inspect.regenerate import ROUNDED
 
 LOOKED_AT = 1 << 20  # numbers in which rows are looked for
+SORTED = 1 << 23  # numbers in which equal rows are looked for
 NEIGHBOURS = 3
 TOGETHER = 1024  # rows
 MATCHED = 3 / 4  # of the rows, that an order must find
@@ -39,26 +39,33 @@ def rows_elsewhere(a: Operand, b: Operand, inserted: bool = True) -> Iterator[li
     tolerance = 8 * max(a.precision.unit, b.precision.unit) + 2e-7
     in_a = matching(x, y, tolerance)  # row of a for each row of b
     yield from _offsets(a, b, in_a)
-    whole = len(x) == a.rows and len(y) == b.rows
-    if not whole:
+    if len(x) < a.rows or len(y) < b.rows:
+        if a.rows == b.rows and a.size <= SORTED:
+            yield from _permuted(same_rows(a, b))
         return
-    if a.rows == b.rows and (in_a >= 0).mean() > MATCHED and not _identity(in_a):
-        known = in_a[in_a >= 0]
-        if len(np.unique(known)) == len(known):
-            order = in_a.copy()
-            order[in_a < 0] = np.setdiff1d(np.arange(len(in_a)), known)  # rows that differ too, in any order
-            facts = {
-                "of": "rows",
-                "moved": int(np.count_nonzero(order != np.arange(len(order)))),
-                "order": order[:LISTED].tolist(),
-            }
-            yield [Step(Reason("permutation", {}, {}, facts), lambda p, q: (Selected(p, order), q))]
+    if a.rows == b.rows:
+        yield from _permuted(in_a)
     if a.rows == b.rows:
         in_b = matching(y, x, tolerance)
         for found, broken in ((in_a, "b"), (in_b, "a")):
             step = _as_rule(found, broken)
             if step is not None:
                 yield [step]
+
+
+def _permuted(in_a: Rows) -> Iterator[list[Step]]:
+    """The order of rows that takes most of them to their places, if there is one."""
+    known = in_a[in_a >= 0]
+    if len(known) <= MATCHED * len(in_a) or _identity(in_a) or len(np.unique(known)) < len(known):
+        return
+    order = in_a.copy()
+    order[in_a < 0] = np.setdiff1d(np.arange(len(in_a)), known)  # rows that differ too, in any order
+    facts = {
+        "of": "rows",
+        "moved": int(np.count_nonzero(order != np.arange(len(order)))),
+        "order": order[:LISTED].tolist(),
+    }
+    yield [Step(Reason("permutation", {}, {}, facts), lambda p, q: (Selected(p, order), q))]
 
 
 def length(a: Operand, b: Operand) -> Step:
@@ -349,7 +356,7 @@ def _named_columns(x: Array, y: Array, index: Rows, sign: Array, unit: float) ->
             ]
     current = np.arange(width)  # which column of a stands in each column now
 
-    def columns(pairs: Rows, flips: NDArray[np.bool_]) -> Rows:
+    def columns(pairs: Rows, flips: Flags) -> Rows:
         made = np.empty(width, np.intp)
         for c, (i, k) in at_b.items():
             made[c] = slots_a[k ^ int(flips[i])][pairs[i]]
@@ -481,7 +488,7 @@ def _eigenvectors(a: Operand, b: Operand) -> Iterator[list[Step]]:
         yield [Step(Reason("eigenvector-sign", {}, {}, facts), lambda p, q: (Turned(p, matrix), q), room)]
 
 
-def _blocks(joined: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def _blocks(joined: Flags) -> list[tuple[int, int]]:
     """Runs of columns that only mix among themselves."""
     spaces, first, reach = [], 0, 0
     for column in range(len(joined)):

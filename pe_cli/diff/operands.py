@@ -356,3 +356,16 @@ def blocks(
     for start in starts:
         stop = min(rows, start + step)
         yield start, a.take(start, stop), b.take(start, stop)
+
+
+def same_rows(a: Operand, b: Operand) -> Rows:
+    """The row of a that has the numbers of each row of b, by a hash of them; -1 where there is none."""
+    odd = np.arange(1, 2 * a.columns, 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    hashed = [
+        [((np.ascontiguousarray(block) + 0.0).view(np.uint64) * odd).sum(axis=1) for block in pair]
+        for _, *pair in blocks(a, b)
+    ]
+    first, second = map(np.concatenate, zip(*hashed, strict=True))
+    order = np.argsort(first, kind="stable")
+    place = order[np.minimum(np.searchsorted(first[order], second), len(order) - 1)]
+    return np.where(first[place] == second, place, -1)

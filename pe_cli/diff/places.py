@@ -144,6 +144,9 @@ def _placed(turning: Turning, table: Operand) -> Turning:
         tried = replace(turning, places=Places(first, turning.places.stride, rule))
         if np.mean([_fitting_share(tried, table, start) for start in wrong]) > 0.98:
             return tried
+    begun_again = _restarted(turning, table, wrong)
+    if begun_again is not None:
+        return begun_again
     if table.size > KEPT:
         return _placed_by_sample(turning, table)
     if set(turning.plan.part.tolist()) == {0} or set(turning.plan.part.tolist()) == {1}:
@@ -175,6 +178,25 @@ def _placed(turning: Turning, table: Operand) -> Turning:
     if whole[good].all() and good.mean() > 0.9:
         return replace(turning, places=Places(turning.places.start, turning.places.stride, "other", listed=p))
     return turning
+
+
+def _restarted(turning: Turning, table: Operand, wrong: Sequence[int]) -> Turning | None:
+    """Positions that begin again wherever the first row comes again, which tells it however far the positions had come."""
+    first = table.take(0, 1)
+    same = [
+        start + np.flatnonzero((table.take(start, min(table.rows, start + table.step)) == first).all(axis=1))
+        for start in range(0, table.rows if len(wrong) else 0, table.step)
+    ]
+    restarts = tuple(int(row) for rows in same for row in rows)[1:]
+    if not 0 < len(restarts) <= table.rows / 2:
+        return None
+    start, stride = turning.places.start, turning.places.stride
+    # The run that was read may be any of them.
+    for begin in dict.fromkeys([start, *(start + stride * row for row in restarts[:MOST_TRIED])]):
+        tried = replace(turning, places=Places(begin, stride, "restart", restarts=restarts))
+        if np.mean([_fitting_share(tried, table, place) for place in wrong]) > 0.98:
+            return tried
+    return None
 
 
 def _by_rule(p: Array, good: Flags, first: float, stride: float) -> Iterator[Places]:
@@ -239,11 +261,6 @@ def _placed_by_trying(turning: Turning, table: Array) -> Turning:
     alike = np.flatnonzero((table[1:] != table[:-1]).any(axis=1))
     if len(alike) and alike[-1] + 1 < len(table) - 1:
         tried.append(Places(start, stride, "clamp", int(alike[-1]) + 1))
-    begun = np.flatnonzero((table == table[0]).all(axis=1))[1:]
-    if len(begun):  # the run that was read may be any of them
-        restarts = tuple(int(row) for row in begun)
-        firsts = dict.fromkeys([start, *(start + stride * row for row in restarts[:MOST_TRIED])])
-        tried += [Places(first, stride, "restart", restarts=restarts) for first in firsts]
     for places in tried:
         other = replace(turning, places=places)
         if fitting_rows(other, table, 0).mean() > 0.98:

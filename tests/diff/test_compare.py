@@ -482,3 +482,15 @@ def test_angles_in_bfloat16_are_no_other_scaling() -> None:
     )
     a, b = (np.concatenate([np.cos(one), np.sin(one)], axis=1).astype(np.float32) for one in (exact, coarse))
     assert causes(a, b) == ["bfloat16-angles"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [4096, 16384])
+def test_long_tables_that_begin_again_or_lie_in_another_order(length: int) -> None:
+    """Positions that come back from further than half a turn of the slowest pair, in tables that are read in blocks."""
+    whole = np.asarray(rope(32768, dim=128, layout="cos-sin"))
+    again = explained(whole, whole[np.arange(32768) % length])
+    assert [cause.cause for cause in again.causes] == ["positions"]
+    assert again.causes[0].facts["restarts"] == list(range(length, 32768, length))
+    shuffled = explained(whole, whole[np.random.default_rng(length).permutation(32768)])
+    assert [cause.cause for cause in shuffled.causes] == ["permutation"]
