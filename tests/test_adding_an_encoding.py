@@ -96,3 +96,14 @@ def test_the_golden_case_of_the_page_is_one(copy: Path) -> None:
     argv = [word.replace("{out}", "golden") for word in case["argv"]]
     run([sys.executable, "-m", "pe_cli", *argv], copy)
     assert (copy / "golden.safetensors").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name
+)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    """Files and folders of the repository, but for those that the page has its reader write."""
+    text = page.read_text()
+    written = set(re.findall(r"<!-- file: (\S+) -->", text))
+    named = set(re.findall(r"\b(?:pe_cli|tests|tools|completions|docs)/[\w./-]*\w", text)) - written
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
