@@ -80,6 +80,28 @@ def test_the_tests_of_the_page_pass(copy: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_holds_for_every_encoding_holds_for_the_new_one(copy: Path) -> None:
+    tests = copy / "tests"
+    shutil.copytree(ROOT / "tests" / "support", tests / "support", ignore=shutil.ignore_patterns("*cache*"))
+    for name in ("conftest.py", "encodings/test_all.py"):
+        shutil.copy(ROOT / "tests" / name, tests / name)
+    options = ["-o", "pythonpath=tests/support", "-p", "no:cacheprovider", "-W", "ignore", "-k", "tisa"]
+    output = run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            *options,
+            "--import-mode=importlib",
+            "tests/encodings/test_all.py",
+        ],
+        copy,
+    )
+    assert re.search(r"\b[1-9][0-9]* passed", output)
+
+
+@pytest.mark.slow
 def test_the_page_keeps_the_style_of_the_house(copy: Path) -> None:
     files = ["pe_cli/encodings/tisa.py", "pe_cli/catalogue.py"]
     settings = ["--config", str(ROOT / "pyproject.toml")]
