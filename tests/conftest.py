@@ -14,9 +14,11 @@ from forks import Forks
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
-# `pe` starts as it does for a user, from compiled files: without them each process that a test starts takes twice as long.
+# `pe` starts as it does for a user: with the colours of a terminal, and from compiled files, without which each process
+# that a test starts takes twice as long.
 sys.dont_write_bytecode = False
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+for name in ("PYTHONDONTWRITEBYTECODE", "NO_COLOR", "FORCE_COLOR", "PE_DEBUG"):
+    os.environ.pop(name, None)
 
 # A shell starts what runs in the background with these ignored, and `pe` leaves ignored what it finds ignored.
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
