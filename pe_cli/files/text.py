@@ -197,10 +197,11 @@ def _too_deep(label: str) -> PeError:
 
 
 def decoded(data: bytes, label: str, line: int = 1) -> str:
-    """The text of UTF-8 bytes that begin on `line`; an error for anything else."""
+    """The text of UTF-8 bytes that begin on `line`, each line ended by a line feed; an error for anything else."""
     if b"\0" not in data:
         try:
-            return data.decode("utf-8-sig" if line == 1 else "utf-8")
+            text = data.decode("utf-8-sig" if line == 1 else "utf-8")
+            return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
         except UnicodeDecodeError as trouble:
             line += data.count(b"\n", 0, trouble.start)
     else:

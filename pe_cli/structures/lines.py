@@ -115,7 +115,6 @@ class _Lines:
     def data(self) -> Iterator[tuple[int, str]]:
         skip = self.skip_header
         for number, line in enumerate(self.text.split("\n"), self.first):
-            line = line.rstrip("\r")
             if not line.strip() or line.lstrip().startswith(COMMENTS):
                 continue
             if skip:
@@ -194,7 +193,7 @@ def _fast(rows: _Lines, layout: EdgeColumns) -> tuple[NDArray[np.int64], NDArray
     if "%" in rows.text or '"' in rows.text:
         return None
     kinds: list[tuple[str, Any]] = [("u", np.int64), ("v", np.int64), ("w", np.float64)]
-    lines = rows.text.splitlines()
+    lines = rows.text.split("\n")
     if rows.skip_header:
         header = next(i for i, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
         lines = lines[header + 1 :]

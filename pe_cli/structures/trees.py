@@ -225,7 +225,6 @@ def sentences(text: str, label: str) -> Iterator[tuple[str, list[tuple[int, list
     lines: list[tuple[int, list[str]]] = []
     count, name = 1, ""
     for number, line in enumerate([*text.split("\n"), ""], 1):
-        line = line.rstrip("\r")
         if not line.strip():
             if lines:
                 yield f"{label}, sentence {count}{name}", lines
