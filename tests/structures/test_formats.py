@@ -516,7 +516,15 @@ def test_lists_of_neighbours_are_no_edge_lists(write, text):
 
 
 @pytest.mark.parametrize(
-    "text", ["0 1 \n1 2\n", "# a b c d\n0 1\n\n1 2\n", "0,1,\n1,2\n", "0\t1 # one\n1\t2\n", "0 1\r\n1 2\r\n", "0 1\r1 2\r"]
+    "text",
+    [
+        "0 1 \n1 2\n",
+        "# a b c d\n0 1\n\n1 2\n",
+        "0,1,\n1,2\n",
+        "0\t1 # one\n1\t2\n",
+        "0 1\r\n1 2\r\n",
+        "0 1\r1 2\r",
+    ],
 )
 def test_what_is_no_further_column(write, text):
     assert read_graph(write(text)).edges.tolist() == [[0, 1], [1, 2]]
