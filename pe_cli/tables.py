@@ -310,6 +310,8 @@ class PairTable(Table):
 
     def blocks(self, names: tuple[str, ...]) -> Iterator[Block]:
         for name in names:
+            if not self.specs[name].size:  # a shard that no query is left for
+                continue
             if name in self._constants:
                 constant = self._constants[name]
                 yield Block(name, 0, round_to(constant, numpy_dtype(self.specs[name].dtype)))

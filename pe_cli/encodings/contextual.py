@@ -132,11 +132,11 @@ def fox(*, log_gates: Array, gate_logits: bool = False, dtype: DType = "float32"
             "takes logits"
         )
     heads, length = gates.shape
+    shape, stored = (heads, length, length), numpy_dtype(dtype)
+    require_room(shape, stored)
     closed = np.isneginf(gates)
     high, low = _running_sums(np.where(closed, 0.0, gates))
     resets = np.cumsum(closed, axis=1)
-    shape, stored = (heads, length, length), numpy_dtype(dtype)
-    require_room(shape, stored)
     bias = np.zeros(shape, stored)
     for head in range(heads):
         for block, seen, below in _causal_blocks(length):

@@ -137,6 +137,21 @@ def test_a_query_alone_has_the_bits_of_its_row_in_the_whole(name: str, inputs: P
             assert array.tobytes() == np.ascontiguousarray(whole[key].take([7, 3], axis=axis)).tobytes()
 
 
+@pytest.mark.parametrize("name", [*ROWS, *PAIRS])
+def test_a_shard_may_be_empty(name: str, inputs: Path) -> None:
+    """Two processes of three find nothing to do where there is one row."""
+    one = ("--positions", "0", *(("--k-len", "16") if name in PAIRS else ()))
+    whole = make(name, *one, without=("--len", "--positions"))
+    parts = [make(name, *one, "--shard", f"{i}/3", without=("--len", "--positions")) for i in range(3)]
+    for key, array in whole.items():
+        shapes = [part[key].shape for part in parts]
+        axis = next(
+            (i for i in range(array.ndim) if any(shape[i] != array.shape[i] for shape in shapes)), None
+        )
+        if axis is not None:
+            assert np.concatenate([part[key] for part in parts], axis=axis).tobytes() == array.tobytes()
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_shards_of_queries_joined_are_the_whole(name: str, inputs: Path) -> None:
     whole = make(name)

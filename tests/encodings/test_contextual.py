@@ -229,3 +229,11 @@ def test_longt5_equals_transformers(length: int) -> None:
     made = global_tokens(length)
     np.testing.assert_array_equal(made["block_ids"], blocks[0].numpy())
     np.testing.assert_array_equal(made["side_positions"], side[0].numpy())
+
+
+def test_gates_whose_table_no_machine_holds_are_refused_before_they_are_summed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(contextual, "_running_sums", lambda _: pytest.fail("they were summed"))
+    with pytest.raises(PeError, match="of memory"):
+        fox(log_gates=np.full(20_000_000, -1, np.float32))
