@@ -330,6 +330,9 @@ def _causal_sizes(distances: Ints, buckets: Ints) -> list[int]:
     return sizes
 
 
+WITHOUT_STEPS = 256  # sizes that are tried below twice the first bucket of two distances
+
+
 def _deberta(distances: Ints, buckets: Ints) -> Found | None:
     """Signed buckets, or the index that adds S and clips; DeBERTa counts query minus key."""
     from pe_cli.encodings.mixed import deberta
@@ -348,7 +351,10 @@ def _deberta(distances: Ints, buckets: Ints) -> Found | None:
         if len(climb) < 3 or climb[1] != 1 or not len(repeated):
             continue
         exact = int(climb[repeated[0]])
-        sizes = [int(at_zero[0])] if not signed else [2 * exact, 2 * exact - 2, 256, 512, 64, 128]
+        # Beyond the exact half the buckets, rounded up, may go on by ones for a while.
+        sizes = (
+            [int(at_zero[0])] if not signed else range(2 * exact, max(exact, 2 * exact - WITHOUT_STEPS), -2)
+        )
         name = "relative_bucket" if signed else "relative_index"
         for size in sizes:
             if size < 4:

@@ -93,7 +93,7 @@ def sentence(cause: Reason) -> str:
     told = cause.to_dict()
     text = SENTENCES.get(cause.cause, _in_general)(told["a"], told["b"], told)
     if told.get("ambiguous"):
-        text += f" (or: {'; '.join(map(str, told['ambiguous'][:2]))})"
+        text += f" (or: {'; '.join(dict.fromkeys(told['ambiguous'][:2]))})"
     left = cause.residual_after
     return (
         text if left is None else f"{text}; then {'nothing' if left == 0 else f'at most {left:.3g}'} is left"
@@ -144,6 +144,21 @@ def _parameter(a: Facts, b: Facts, told: Facts) -> str:
     )
     remedy = f": make a with {options}" if options and "name" not in b else ""
     return f"a has {_facts(a)}, b has {_facts(b)}{remedy}"
+
+
+def _shift(a: Facts, b: Facts, told: Facts) -> str:
+    pairs = "n" if b["shift"] == 0 else f"(n - {spell(b['shift'])})"
+    return (
+        f"a has frequency shift {spell(a['shift'])}, b has {spell(b['shift'])}: the frequency of pair i of n is "
+        f"base^(-i / {pairs}) in b (sinusoids of style paper have shift 0, of style t2t 1)"
+    )
+
+
+def _of_one_encoding(a: Facts, b: Facts, told: Facts) -> str:
+    alike = {name: value for name, value in a.items() if name in b and b[name] == value}
+    sides = [{name: value for name, value in side.items() if name not in alike} for side in (a, b)]
+    same = f" ({_facts(alike)} in both)" if alike else ""
+    return f"both are {told.get('encoding')}: a with {_facts(sides[0])}, b with {_facts(sides[1])}{same}"
 
 
 def _scaling(a: Facts, b: Facts, told: Facts) -> str:
@@ -270,7 +285,7 @@ SENTENCES: dict[str, Callable[[Facts, Facts, Facts], str]] = {
     ),
     "amplitude": lambda a, b, told: f"b is a times {spell(told['ratio'])}",
     "base": _parameter,
-    "frequency-shift": _parameter,
+    "frequency-shift": _shift,
     "factor": _parameter,
     "width": _parameter,
     "scaling": _scaling,
@@ -285,9 +300,7 @@ SENTENCES: dict[str, Callable[[Facts, Facts, Facts], str]] = {
     "rows": _rows,
     "entries": _entries,
     "mask": _mask,
-    "parameters": lambda a, b, told: (
-        f"both are {told.get('encoding')}: a with {_facts(a)}, b with {_facts(b)}"
-    ),
+    "parameters": _of_one_encoding,
     "resampled": lambda a, b, told: (
         f"{'a' if told['direction'] == 'b to a' else 'b'} is the other resampled by {told['method']} from {min(a['rows'], b['rows']) if told['direction'] == ('a to b' if a['rows'] < b['rows'] else 'b to a') else max(a['rows'], b['rows'])} rows"
     ),
