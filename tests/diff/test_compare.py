@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pe_cli.diff.explain import Explanation, Side, explain
 from pe_cli.diff.metrics import Metrics, Tolerance, compare
 from pe_cli.diff.operands import StoredTable
+from pe_cli.encodings.biases import alibi
 from pe_cli.encodings.rope.rotary import rope
 from pe_cli.encodings.sinusoidal import sinusoidal
 from pe_cli.files.sources import open_source
@@ -494,3 +495,16 @@ def test_long_tables_that_begin_again_or_lie_in_another_order(length: int) -> No
     assert again.causes[0].facts["restarts"] == list(range(length, 32768, length))
     shuffled = explained(whole, whole[np.random.default_rng(length).permutation(32768)])
     assert [cause.cause for cause in shuffled.causes] == ["permutation"]
+
+
+def test_tables_of_another_number_of_heads_have_other_parameters() -> None:
+    (cause,) = explained(np.asarray(alibi(32, heads=12)), np.asarray(alibi(32, heads=16))).causes
+    assert (cause.cause, cause.a["heads"], cause.b["heads"]) == ("parameters", 12, 16)
+    assert "a with heads 12, b with heads 16 (" in sentence(cause)
+
+
+def test_a_frequency_shift_is_told_without_an_option_that_no_command_has() -> None:
+    found = explained(np.asarray(sinusoidal(128, dim=32)), np.asarray(sinusoidal(128, dim=32, style="t2t")))
+    shift = next(cause for cause in found.causes if cause.cause == "frequency-shift")
+    assert "a has frequency shift 0, b has 1" in sentence(shift)
+    assert "--shift" not in sentence(shift)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pe_cli import compare
 from pe_cli.encodings.biases import alibi
 from pe_cli.encodings.distances import deberta_buckets, t5_buckets
+from pe_cli.encodings.mixed import deberta
 from pe_cli.encodings.relative import shaw, swin
 from pe_cli.encodings.rope.rotary import rope
 from pe_cli.encodings.sinusoidal import sinusoidal
@@ -632,3 +633,17 @@ def test_a_table_without_elements_is_nothing(shape: tuple[int, ...], kind: type)
     for other in (np.zeros((4, 1), kind), np.zeros((5, 0), kind)):
         assert not compare(empty, other).equal
         assert not compare(other, empty).equal
+
+
+@pytest.mark.parametrize(("buckets", "limit"), [(32, 64), (32, 128), (48, 64), (64, 96), (256, 320)])
+def test_buckets_of_deberta_that_go_on_by_ones(buckets: int, limit: int) -> None:
+    """Rounded up, the first buckets beyond the exact half may be those of one distance each."""
+    table = np.asarray(
+        deberta(limit, position_buckets=buckets, max_relative_positions=limit)["relative_bucket"]
+    )
+    told = identify(table).to_dict()
+    assert (told["encoding"], told["position_buckets"], told["max_relative_positions"]) == (
+        "deberta",
+        buckets,
+        limit,
+    )
