@@ -16,10 +16,10 @@ types, has, lacks, any : which configurations are meant: their model types (of t
     entry lists some), keys that must (not) be there, or one of them, which with `whatever_type` may have a model type
 model_type : what is known of the format by this name (`remote.json`), where the file has no model type; `becomes` the
     same, whatever the file says
-inside : the key of the object that is the configuration proper
+inside : the key of the object that is the configuration proper, of this model_type if it has none
 keys : {key of the file: key of config.json}, dotted where one lies in the other
 clauses : what holds only under a condition: `if` {key of the file: values} (null for a missing key, "*" for any
-    value) and `longer` {length: [default, shorter length, default]}, with `keys` as above, `set` {key of config.json:
+    value; a list fits where one of its elements does) and `longer` {length: [default, shorter length, default]}, with `keys` as above, `set` {key of config.json:
     value} said by the key `because`, `defaults` {key of config.json: [value, key of the file]} where the file is silent,
     `no_effect` keys that change no table, `layout` how the table is stored, `becomes` as above, `remark` what to say of it
 """
@@ -102,7 +102,7 @@ class Scheme:
     label : what `layer_type` calls it, where a model has several
     when : keys with the values that choose it, and the class default: {key: [values, default]}
     takes : parameter of the encoding: [key of the configuration, default of the class]; a whole number unless the
-        default is a float, whole numbers where it is a list
+        default is a float, whole numbers where it is a list, a word for the note where it is one
     below_one : parameters whose values less than 1 mean another key (with the class default), or where null nothing
     fixed : parameters that are the same in every model of the type
     grid : defaults of image_size and patch_size, where the positions are the patches of an image
@@ -295,8 +295,11 @@ def translated(config: Configuration) -> Configuration:
             continue
         if "inside" in entry:
             key = entry["inside"]
+            inner = replace(config, values=value_at(config.values, key), path=config.key(key))
             above = (*config.above, (config.path, config.values))
-            return translated(replace(config, values=config.values[key], path=config.key(key), above=above))
+            return translated(
+                replace(inner, model_type=entry.get("model_type", config.model_type), above=above)
+            )
         return _Translation(config, entry).done()
     return _by_architecture(config)
 
@@ -391,7 +394,12 @@ class _Translation:
             found = value_at(self.said, key)
             if ANY in wanted and found is not None:
                 continue
-            if not any(found is value or (found == value and type(found) is type(value)) for value in wanted):
+            said = found if isinstance(found, list) else [found]
+            if not any(
+                each is value or (each == value and type(each) is type(value))
+                for each in said
+                for value in wanted
+            ):
                 return False
         return True
 

@@ -132,12 +132,33 @@ def _yaml(path: Path) -> Mapping[str, Any]:
     except ImportError:
         raise PeError(f"{path}: reading YAML needs PyYAML: pip install pyyaml") from None
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = _interpolated(yaml.safe_load(path.read_text(encoding="utf-8")), ())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise PeError(f"{path}: this is not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(values, dict):
         raise PeError(f"{path}: a configuration is a mapping, not {type(values).__name__}")
     return values
+
+
+REFERENCE = re.compile(r"\$\{([.\w]+)\}")
+MOST_REFERENCES = 20  # one after the other
+
+
+def _interpolated(node: Any, above: tuple[Any, ...], depth: int = 0) -> Any:
+    """A node of a YAML file with the values that `${model.size}` and, in the object it is in, `${.size}` stand for."""
+    if isinstance(node, dict):
+        return {key: _interpolated(value, (*above, node), depth) for key, value in node.items()}
+    match = REFERENCE.fullmatch(node) if isinstance(node, str) else None
+    if match is None or not above or depth > MOST_REFERENCES:
+        return node
+    path = match[1].lstrip(".")
+    ups = len(match[1]) - len(path)
+    around = above[: len(above) - ups + 1] if ups else above[:1]
+    for key in path.split("."):
+        inner = around[-1].get(key) if around and isinstance(around[-1], dict) else None
+        around = (*around, inner)
+    found = around[-1]
+    return node if found is None else _interpolated(found, around[:-1], depth + 1)
 
 
 def _in_folder(folder: Path) -> Path:

@@ -370,10 +370,6 @@ def _must_rotate(ledger: KeyLedger) -> None:
         return
     if any(config.values.get(key) is not None for key in ROTARY_KEYS):
         return
-    if "hf_model_name" in config.values:
-        raise PeError(
-            f"{config.file}: {config.key('hf_model_name')} is {config.values['hf_model_name']!r}: give the config.json of that model"
-        )
     if not config.model_type:
         raise PeError(
             f"{config.file}: there is no model_type and no rope_theta in it, so nothing says which encoding the model uses"

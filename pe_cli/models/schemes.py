@@ -140,6 +140,8 @@ def _taken(ledger: KeyLedger, key: str, default: Any) -> Setting | None:
         return Setting(default, f"the default of model type {ledger.config.model_type!r}", assumed=True)
     if isinstance(default, list):
         return replace(found, value=ledger.wholes(found))
+    if isinstance(default, str):
+        return found
     if isinstance(default, float):
         ledger.number(found, positive=False)
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -301,16 +302,66 @@ def test_a_file_without_a_model_type_is_read_as_loudly_as_an_unknown_type() -> N
         resolved(config | {"model_type": "gpt_j"})
 
 
+TENCENT = {"heads_num": 8, "layers_num": 6, "hidden_size": 512, "emb_size": 512}
+NEMO = {"encoder_seq_length": 4096, "num_attention_heads": 8, "hidden_size": 512}
+NEOX = {"pipe_parallel_size": 1, "hidden_size": 512, "num_attention_heads": 8, "max_position_embeddings": 64}
+MODERN = {"text_arch": "modern", "context_length": 256, "width": 512, "heads": 8}
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (TENCENT | {"embedding": ["word"], "alibi_position_embedding": True}, ("alibi", None)),
+        (TENCENT | {"embedding": ["word"], "rotary_position_embedding": True}, ("rope", "adjacent")),
+        (TENCENT | {"embedding": ["word"], "relative_position_embedding": True}, ("t5", None)),
+        (NEMO | {"position_embedding_type": "rope", "rotary_interleaved": True}, ("rope", "adjacent")),
+        (NEOX | {"pos_emb": "rotary", "rotary_pct": 0.5, "rope_fusion": False}, ("rope", "half")),
+        (NEOX | {"pos_emb": "rpe", "rpe_num_buckets": 16}, ("t5", None)),
+        ({"model": {"name": "mpt_causal_lm", "d_model": 512, "n_heads": 8, "attn_config": {"alibi": True}}}, ("alibi", None)),
+        ({"model": {"name": "mpt_causal_lm", "d_model": 512, "n_heads": 8, "attn_config": {"rope": True}}}, ("rope", "half")),
+        ({"model": {"model_config": {"is_llama_config": True, "hidden_size": 512, "num_attention_heads": 8, "rope_interleaved": True}}}, ("rope", "adjacent")),
+        ({"embed_dim": 512, "text_cfg": MODERN}, ("rope", "adjacent")),
+        ({"model_type": "transformer", "hidden_size": 512, "num_heads": 8}, ("rope", "half")),
+    ],
+)  # fmt: skip
+def test_trainings_say_in_their_own_keys_what_they_use(
+    config: dict[str, Any], expected: tuple[str, str | None]
+) -> None:
+    found = resolved(config)
+    assert (found.encoding, found.pairing, found.unread) == (*expected, ())
+    if found.encoding == "rope":
+        width = 32 if "rotary_pct" in config else 64
+        np.testing.assert_allclose(inv_freq(found), plain(1e4, width), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (TENCENT | {"embedding": ["word"]}, "no encoding of positions"),
+        (TENCENT | {"embedding": ["word", "pos", "seg"]}, "learned table of shape (512, 512)"),
+        (TENCENT | {"embedding": ["word", "sinusoidalpos"]}, "style paper --dim 512 --base X --positions 2:N"),
+        (TENCENT | {"embedding": ["speech", "sinusoidalpos"], "data_processor": "s2t"}, "style t2t --dim 512 --positions 2:N"),
+        (NEMO | {"position_embedding_type": "none"}, "no encoding of positions"),
+        (NEOX, "learned table of shape (64, 512)"),
+        ({"model": {"encoder": {"self_attention_model": "rel_pos", "d_model": 512, "n_heads": 8}}}, "Transformer-XL"),
+        ({"model": {"name": "mpt_causal_lm", "d_model": 512, "n_heads": 8, "max_seq_len": 64}}, "learned table of shape (64, 512)"),
+        ({"embed_dim": 512, "text_cfg": MODERN | {"pos_embed": "none"}}, "no encoding of positions"),
+        ({"embed_dim": 512, "text_cfg": {"hf_model_name": "roberta-base"}}, "the model roberta-base"),
+        ({"model_type": "forgetting_transformer", "hidden_size": 512}, "pe gen fox"),
+    ],
+)  # fmt: skip
+def test_trainings_without_a_rotation_say_what_they_have(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(PeError, match=re.escape(message)):
+        resolved(config)
+
+
 def test_open_clip_towers_of_other_kinds() -> None:
-    model = {
-        "vision_cfg": {"width": 1024, "image_size": 224, "patch_size": 14},
-        "text_cfg": {"hf_model_name": "roberta-base"},
-    }
-    with pytest.raises(PeError, match=r"'roberta-base': give the config.json of that model"):
-        resolved(model, component="text_cfg")
-    eva = model | {"vision_cfg": model["vision_cfg"] | {"rope": True}}
+    tower = {"width": 1024, "image_size": 224, "patch_size": 14}
+    model = {"embed_dim": 512, "text_cfg": {"hf_model_name": "roberta-base"}, "vision_cfg": tower}
     with pytest.raises(PeError, match="turn besides"):
-        resolved(eva, component="vision_cfg")
+        resolved(model | {"vision_cfg": tower | {"rope": True}}, component="vision_cfg")
+    with pytest.raises(PeError, match="is vit_base of timm"):
+        resolved(model | {"vision_cfg": {"timm_model_name": "vit_base"}}, component="vision_cfg")
 
 
 def test_relative_positions_of_tensorrt_llm_are_those_of_t5() -> None:

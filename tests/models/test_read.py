@@ -54,6 +54,24 @@ def test_original_parameters_and_yaml(tmp_path: Path) -> None:
     assert resolve(str(tmp_path / "b")).parameters == {"dim": 64, "base": 1e5, "layout": "half"}
 
 
+def test_references_of_yaml_are_followed(tmp_path: Path) -> None:
+    """OmegaConf: `${a.b}` from the top, `${.b}` from the object that it is in; what leads nowhere stays as it is."""
+    pytest.importorskip("yaml")
+    text = """
+    sizes: {heads: 4, width: "${sizes.wide}", wide: 512}
+    run: "${oc.env:NAME}"
+    loop: "${loop}"
+    model:
+      encoder_seq_length: 2048
+      max_position_embeddings: "${.encoder_seq_length}"
+      hidden_size: "${sizes.width}"
+      num_attention_heads: "${..sizes.heads}"
+      position_embedding_type: rope
+    """
+    found = resolve(str(write(tmp_path / "model_config.yaml", text)))
+    assert (found.parameters["dim"], found.max_position) == (128, 2048)
+
+
 def test_a_model_of_the_hub_is_looked_up_in_the_cache_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
