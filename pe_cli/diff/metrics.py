@@ -232,7 +232,7 @@ class Comparison:
     def _beyond(self, x: NDArray[Any], y: NDArray[Any], size: NDArray[Any]) -> NDArray[np.bool_]:
         """Entries for which not |a - b| <= atol + rtol |b|, decided in float64; equal infinities have size 0."""
         tolerance = self.tolerance
-        limit = tolerance.atol + tolerance.rtol * np.abs(y) if tolerance.rtol else tolerance.atol
+        limit = tolerance.atol + self._allowed(y) if tolerance.rtol else tolerance.atol
         beyond = ~(size <= limit) | np.isinf(size)
         if size.dtype == np.float32:
             near = np.flatnonzero((np.abs(size - limit) <= CLOSE * size) & np.isfinite(size))
@@ -242,16 +242,22 @@ class Comparison:
                 beyond.reshape(-1)[near] = apart > tolerance.atol + tolerance.rtol * np.abs(b)
         return np.asarray(beyond & (size > 0))
 
+    def _allowed(self, y: NDArray[Any]) -> NDArray[Any]:
+        """rtol |b|, in the type of b unless rtol is none of its numbers: infinity times 0 would be NaN."""
+        rtol = self.tolerance.rtol
+        return np.asarray(rtol * np.abs(y if rtol < np.finfo(np.float32).max else y.astype(np.float64)))
+
     def _needed(self, x: NDArray[Any], y: NDArray[Any], size: NDArray[Any], largest: float) -> float:
         """The smallest atol that lets all entries pass, in float64."""
         rtol = self.tolerance.rtol
         if not rtol or np.isinf(largest):
             return _largest(x, y, size, largest)[0] if largest > 0 else 0.0
-        beyond = size - rtol * np.abs(y)
+        allowed = self._allowed(y)
+        beyond = size - allowed
         top = float(beyond.max())
         if size.dtype != np.float32:
             return top
-        near = np.flatnonzero(beyond >= top - CLOSE * (size + rtol * np.abs(y)))
+        near = np.flatnonzero(beyond >= top - CLOSE * (size + allowed))
         b = y.reshape(-1)[near].astype(np.float64)
         return float(np.max(np.abs(x.reshape(-1)[near].astype(np.float64) - b) - rtol * np.abs(b)))
 

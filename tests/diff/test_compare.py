@@ -508,3 +508,11 @@ def test_a_frequency_shift_is_told_without_an_option_that_no_command_has() -> No
     shift = next(cause for cause in found.causes if cause.cause == "frequency-shift")
     assert "a has frequency shift 0, b has 1" in sentence(shift)
     assert "--shift" not in sentence(shift)
+
+
+@pytest.mark.parametrize("rtol", [1e30, 1e39, 1e300])
+def test_a_relative_tolerance_beyond_float32_allows_nothing_around_zero(tmp_path: Path, rtol: float) -> None:
+    a, b = np.array([[0.5, 1, 2, 1]], np.float32), np.array([[0, 1.5, 2, np.nan]], np.float32)
+    assert measured(tmp_path, a, b, atol=0.25, rtol=rtol).outside == 2
+    m = measured(tmp_path, a, b, atol=1.0, rtol=rtol)
+    assert (m.outside, m.needed_atol) == (1, 0.5)
