@@ -9,6 +9,7 @@ which its rotary module returns cos and sin, found by running the module at posi
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import json
@@ -179,6 +180,8 @@ def describe(cls: type[PreTrainedConfig], rotary: type | None) -> dict[str, Any]
         entry["head_multiple"] = multiple
     if rotary is not None and "partial_rotary_factor" not in inspect.getsource(rotary):
         entry["partial_ignored"] = True
+    if rotary is not None and "config.rope_parameters" not in inspect.getsource(rotary):
+        entry["ignores"] = [key for key in PROBES if f"config.{key}" not in inspect.getsource(rotary)]
     assumed = partial_in_code(rotary)
     if assumed is not None:
         entry.setdefault("partial", assumed)
@@ -199,8 +202,9 @@ def describe(cls: type[PreTrainedConfig], rotary: type | None) -> dict[str, Any]
 def behaviour(cls: type[PreTrainedConfig], config: PreTrainedConfig, rope: dict[str, Any]) -> dict[str, Any]:
     """What the class does with rotary keys that a file gives, found by giving them."""
     found: dict[str, Any] = {}
-    if not reads_theta(cls):
-        found["theta_ignored"] = True
+    ignored = [key for key in PROBES if not reads(cls, key)]
+    if ignored:
+        found["ignores"] = ignored
     labels = [key for key, value in rope.items() if isinstance(value, dict) or value is None]
     if labels:
         found["scaled"] = scaled_labels(cls, labels)
@@ -223,12 +227,25 @@ def behaviour(cls: type[PreTrainedConfig], config: PreTrainedConfig, rope: dict[
     return found
 
 
-def reads_theta(cls: type[PreTrainedConfig]) -> bool:
-    """Whether a `rope_theta` beside the rotary parameters has an effect, as it had in transformers 4."""
+# Keys in the forms in which other files have them, each with a number to look for: beside the rotary parameters as in
+# transformers 4, and parameters that are not by layer type.
+PROBES: dict[str, Any] = {
+    "rope_theta": 12345.0,
+    "partial_rotary_factor": 0.4375,
+    "rope_scaling": {"rope_type": "linear", "factor": 12345.0},
+    "rope_parameters": {"rope_type": "linear", "factor": 12345.0, "rope_theta": 7.0},
+}
+
+
+def reads(cls: type[PreTrainedConfig], key: str) -> bool:
+    """Whether a key in the form of `PROBES` has an effect on the rotary parameters."""
     try:
-        return "12345.0" in json.dumps(getattr(cls(rope_theta=12345.0), "rope_parameters", None))
+        filled = getattr(cls(**{key: copy.deepcopy(PROBES[key])}), "rope_parameters", None) or {}
     except Exception:
         return True
+    flat = {name: value for name, value in filled.items() if not isinstance(value, dict)}
+    nested = [value for value in filled.values() if isinstance(value, dict)]
+    return any(number in json.dumps(nested or flat) for number in ("12345.0", "0.4375"))
 
 
 def yarn_magnitude(cls: type[PreTrainedConfig]) -> float | None:

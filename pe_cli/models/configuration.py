@@ -48,6 +48,7 @@ class Defaults:
     """What one model type assumes: the entry of a data file, whose `class` is `name` here, and `rotary` is `module`.
 
     rope : the rotary parameters of a configuration that says nothing
+    ignores : keys that the class does not read: beside the rotary parameters, or parameters not by layer type
     """
 
     model_type: str
@@ -69,7 +70,7 @@ class Defaults:
     width: dict[str, Any] | None = None
     axial: bool = False
     interleaved: bool = False
-    theta_ignored: bool = False
+    ignores: Sequence[str] = ()
     partial_ignored: bool = False
     head_multiple: int = 1
     attention_factor: float | None = None
@@ -162,7 +163,6 @@ def defaults(model_type: str) -> Defaults:
         return Defaults(model_type, known=False)
     said = {"source": collected["source"].partition(",")[0], **entry}
     said |= {"name": said.pop("class"), "module": said.pop("rotary", "")}
-    said["theta_ignored"] = bool(entry.get("rope")) and entry.get("theta_ignored", False)
     return Defaults(model_type, known=True, **said)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pe_cli.errors import PeError
@@ -23,7 +24,8 @@ THETA_KEYS: dict[str | None, tuple[str, ...]] = {
 # Keys of lengths that may, or may not, be the one that a model was trained at.
 LENGTHS = (*SYNONYMS["max_position_embeddings"], "max_seq_length", "max_trained_positions")
 
-# In these the class has a part of its own, also beside parameters for each layer type that do not name it.
+# In these the class has a part of its own, also beside parameters for each layer type that do not name it, and bases of
+# its own beside parameters that are not by layer type.
 PART_OF_CLASS = frozenset({"deepseek_v4"})
 # In these classes of transformers the file's `rotary_dim` is the width; the others do not read it.
 ROTARY_DIM_COUNTS = frozenset({"gptj", "codegen", "minimax_m2"})
@@ -42,6 +44,8 @@ def at_layer(ledger: KeyLedger, found: Setting, label: str | None) -> Setting:
 
 def base(ledger: KeyLedger, rope: Rope, label: str | None) -> float:
     """θ, with the loud default of the model type where the file has none."""
+    if ledger.config.model_type in PART_OF_CLASS and not rope.block.endswith(f".{label}"):
+        rope = replace(rope, values={key: rope.values[key] for key in rope.values if key != "rope_theta"})
     own = _by_layers(ledger) or (None if rope.assumed else rope.find(ledger, "rope_theta", "base"))
     found = own or _beside(ledger, label) or _assumed_theta(ledger, rope, label)
     value = found.value
@@ -59,16 +63,6 @@ def base(ledger: KeyLedger, rope: Rope, label: str | None) -> float:
         ledger.origins["base"] = found.origin
         return theta
     ledger.record("base", found, "rope_theta")
-    renamed = "rope_theta" in ledger.config.names
-    if (
-        own is None
-        and ledger.known.theta_ignored
-        and not renamed
-        and found.origin == ledger.config.key("rope_theta")
-    ):
-        ledger.warn(
-            f"{found.origin} {theta:g} is used; {ledger.known.name} in {ledger.known.source} reads it only inside rope_parameters"
-        )
     return theta
 
 
