@@ -55,7 +55,7 @@ PARTING = 0.1  # radians
 MANY_ENTRIES = 8
 NOISE = 24  # half steps of the type: a difference this small is no wrong entry
 HOPELESS = 0.9  # of the entries outside: no exception from a rule
-COSTS = {"permutation": 2.2, "rows": 1.2}
+COSTS = {"permutation": 2.2, "rows": 2.2}
 
 
 @dataclass
