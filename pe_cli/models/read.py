@@ -303,6 +303,9 @@ def describes_itself(config: Configuration) -> bool:
         return True
     if known.known and known.rope is None and known.theta is None:
         return False
+    nested = [key for key, value in config.values.items() if isinstance(value, Mapping) and is_part(key, value)]
+    if not known.known and any(map(TEXT.search, nested)) and not config.values.keys() & set(ROTARY_KEYS):
+        return False
     width = any(name in config.values for name in WIDTHS) or any(name in known.fields for name in WIDTHS)
     aliased = any(known.aliases.get(name) in config.values for name in ("hidden_size",))
     return width or aliased
