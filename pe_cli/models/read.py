@@ -30,6 +30,7 @@ from pe_cli.models.configuration import (
 NAMES = (
     "config.json", "params.json", "transformer/config.json", "unet/config.json", "original/params.json",
     "0_Transformer/config.json", "mlc-chat-config.json", "model_config.yaml",
+    "open_clip_config.json", "model_config.json", "lit_config.json",
 )  # fmt: skip
 GGUF_MAGIC = b"GGUF"
 LFS_POINTER = b"version https://git-lfs"
@@ -105,8 +106,8 @@ def _configuration(file: str, values: Mapping[str, Any], links: int) -> Configur
             "does; a learned table is the tensor pos_embed of the checkpoint (`pe inspect CHECKPOINT`)"
         )
     base = values.get("base_model_name_or_path")
-    if base and "peft_type" in values:
-        return read_configuration(_base_of_adapter(file, str(base)), links=links + 1)
+    if "peft_type" in values:
+        return read_configuration(_base_of_adapter(file, str(base or "")), links=links + 1)
     return Configuration(file, values, model_type=str(values.get("model_type") or ""))
 
 
@@ -219,6 +220,10 @@ def _cached(name: str) -> Path:
 
 def _base_of_adapter(file: str, base: str) -> str:
     """Where the configuration of an adapter's base model lies."""
+    if not base:
+        raise PeError(
+            f"{file}: an adapter that does not name its base model; give the config.json of that model"
+        )
     beside = Path(file).parent / base
     if beside.exists() and beside.resolve() != Path(file).parent.resolve():
         return str(beside)
@@ -303,7 +308,9 @@ def describes_itself(config: Configuration) -> bool:
         return True
     if known.known and known.rope is None and known.theta is None:
         return False
-    nested = [key for key, value in config.values.items() if isinstance(value, Mapping) and is_part(key, value)]
+    nested = [
+        key for key, value in config.values.items() if isinstance(value, Mapping) and is_part(key, value)
+    ]
     if not known.known and any(map(TEXT.search, nested)) and not config.values.keys() & set(ROTARY_KEYS):
         return False
     width = any(name in config.values for name in WIDTHS) or any(name in known.fields for name in WIDTHS)

@@ -305,6 +305,12 @@ def test_a_file_without_a_model_type_is_read_as_loudly_as_an_unknown_type() -> N
 TENCENT = {"heads_num": 8, "layers_num": 6, "hidden_size": 512, "emb_size": 512}
 NEMO = {"encoder_seq_length": 4096, "num_attention_heads": 8, "hidden_size": 512}
 NEOX = {"pipe_parallel_size": 1, "hidden_size": 512, "num_attention_heads": 8, "max_position_embeddings": 64}
+TRT = {
+    "architecture": "ForCausalLM",
+    "hidden_size": 512,
+    "num_attention_heads": 8,
+    "mapping": {"world_size": 1},
+}
 MODERN = {"text_arch": "modern", "context_length": 256, "width": 512, "heads": 8}
 
 
@@ -322,6 +328,10 @@ MODERN = {"text_arch": "modern", "context_length": 256, "width": 512, "heads": 8
         ({"model": {"model_config": {"is_llama_config": True, "hidden_size": 512, "num_attention_heads": 8, "rope_interleaved": True}}}, ("rope", "adjacent")),
         ({"embed_dim": 512, "text_cfg": MODERN}, ("rope", "adjacent")),
         ({"model_type": "transformer", "hidden_size": 512, "num_heads": 8}, ("rope", "half")),
+        (TRT | {"position_embedding_type": "alibi", "rotary_base": 1e4}, ("alibi", None)),
+        (TRT | {"position_embedding_type": "learned_absolute", "kv_lora_rank": 512, "qk_rope_head_dim": 64}, ("rope", "adjacent")),
+        ({"model_type": "kimi_k25", "vision_config": {"vt_hidden_size": 512, "vt_num_attention_heads": 8}}, ("rope", "adjacent")),
+        ({"model_type": "newer_vlm", "hidden_size": 512, "llm_config": {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8}}, ("rope", "half")),
     ],
 )  # fmt: skip
 def test_trainings_say_in_their_own_keys_what_they_use(

@@ -26,6 +26,7 @@ def write(path: Path, values: Any = LLAMA) -> Path:
         "config.json",
         "0_Transformer/config.json",
         "transformer/config.json",
+        "model_config.json",
         "models--a--b/snapshots/1/config.json",
     ],
 )
@@ -116,6 +117,10 @@ def test_a_preset_by_its_name() -> None:
         (
             {"model_index.json": {}, "text_encoder/config.json": {}, "vae/config.json": {}},
             "text_encoder, vae",
+        ),
+        (
+            {"adapter_config.json": {"peft_type": "LORA", "base_model_name_or_path": None}},
+            "does not name its base",
         ),
         ({"x.nemo": ""}, r"x\.nemo"),
         ({"other.json": {}}, r"other\.json"),
