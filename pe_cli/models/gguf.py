@@ -27,8 +27,9 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 DEFAULT_THETA = 10000.0
 T5_MAX_DISTANCE = 128
 ADJACENT, NO_ROTATION, INTERLEAVED = "NORM", "NONE", "IMROPE"
-# Keys below `rope.` that change no frequency in llama.cpp, or only those of other layers or other scalings.
-NO_EFFECT = ("rope.scaling.finetuned", "rope.freq_base_swa", "rope.dimension_count_swa", "rope.scaling.type")
+# Keys below `rope.` that change no frequency in llama.cpp, or only those of the other layers or of other scalings.
+NO_EFFECT = ("rope.scaling.finetuned", "rope.scaling.type")
+OF_LAYERS = ("rope.freq_base", "rope.dimension_count", "rope.freq_base_swa", "rope.dimension_count_swa")
 
 
 def resolve_gguf(spec: str, *, layer_type: str | None = None, seq_len: int | None = None) -> Resolved:
@@ -133,7 +134,7 @@ class _Reading:
 
     def _unread(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         prefix = f"{self.arch}.rope."
-        harmless = set(map(self._key, NO_EFFECT))
+        harmless = set(map(self._key, (*NO_EFFECT, *(OF_LAYERS if self.labels else OF_LAYERS[2:]))))
         if "scaling" not in parameters or "policy" in parameters:
             harmless |= {key for key in self.header.metadata if key.startswith(f"{prefix}scaling.")}
         if "attention_factor" not in parameters:  # llama.cpp multiplies by it whatever the scaling is
@@ -183,7 +184,7 @@ class _Reading:
             )
         self._refuse_none()
         rotary = any(key.startswith(f"{self.arch}.rope.") for key in self.header.metadata)
-        if not rotary and self._value("attention.head_count") is None:
+        if not rotary and (self.kind is None or self._value("attention.head_count") is None):
             raise PeError(
                 f"{self.spec}: nothing in the metadata of architecture {self.arch!r} speaks of positions"
             )
@@ -402,6 +403,10 @@ class _Reading:
         where = "of the layers that do not rotate"
         if strength and length:
             temperature, where = {"strength": float(strength), "length": int(length)}, "of all layers"
+        elif length:
+            self.warnings.append(
+                f"{self.spec}: {self._key('attention.temperature_length')} is {length}: by what it multiplies queries is not known here"
+            )
         if temperature is not None:
             found.append(ExtraTable(QUERY_TEMPERATURE, f"queries {where} are multiplied", temperature))
         rotating = self._rotating()

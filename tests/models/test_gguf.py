@@ -172,6 +172,8 @@ def test_architectures_without_rotation_have_no_rotary_table(make: Make, arch: s
 
 def test_an_architecture_that_is_not_listed_is_a_guess(make: Make) -> None:
     assert "is a guess" in resolve(make("newer", {"rope.freq_base": 1e4})).warnings[0]
+    with pytest.raises(PeError, match="nothing in the metadata of architecture 'other' speaks of positions"):
+        resolve(make("other", {}))
 
 
 @pytest.mark.parametrize(
@@ -189,11 +191,9 @@ def test_sliding_layers_are_not_scaled(
     path = make(
         arch, {"rope.freq_base": 1e6, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0, **keys}
     )
-    assert resolve(path, layer_type="sliding_attention").parameters == {
-        "dim": 128,
-        "layout": "half",
-        **sliding,
-    }
+    found = resolve(path, layer_type="sliding_attention")
+    assert found.parameters == {"dim": 128, "layout": "half", **sliding}
+    assert found.unread == ()
     assert resolve(path, layer_type="full_attention").parameters["factor"] == 8.0
 
 
@@ -250,6 +250,8 @@ def test_temperatures_are_keys_or_fixed(make: Make) -> None:
     keys = {"rope.freq_base": 1e4, "attention.temperature_length": 4096, "attention.temperature_scale": 0.25}
     (said,) = resolve(make("mistral3", keys)).extra_tables
     assert said.parameters == {"strength": 0.25, "length": 4096}
+    (unknown,) = resolve(make("grok", {"rope.freq_base": 1e4, "attention.temperature_length": 1024})).warnings
+    assert "temperature_length is 1024" in unknown
     (fixed, _) = resolve(make("llama4", {"rope.freq_base": 1e4, "block_count": 4})).extra_tables
     assert fixed.parameters == {"strength": 0.1, "length": 8192, "shift": 1}
 
