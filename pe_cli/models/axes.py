@@ -8,8 +8,8 @@ from typing import Any
 
 from pe_cli.errors import PeError
 from pe_cli.models import layers
-from pe_cli.models.configuration import CLASS_KEY, Configuration, data
-from pe_cli.models.resolved import ADJACENT_LAYOUTS, KeyLedger, Resolved, RowOrder, Setting
+from pe_cli.models.configuration import CLASS_KEY, Configuration, data, is_misspelt
+from pe_cli.models.resolved import ADJACENT_LAYOUTS, KeyLedger, Resolved, RowOrder, Setting, unread_keys
 
 COMMON_STYLE = "qwen-vision"
 ERNIE = frozenset({"Ernie4_5_VLMoeTextRotaryEmbedding"})
@@ -268,11 +268,16 @@ def resolve_denoiser(config: Configuration) -> Resolved:
         return _sincos(ledger, name, SinCos(**known["sincos"][name]), source)
     if name in known["others"]:
         raise PeError(f"{config.file}: {name} {known['others'][name]}")
+    for part, said in known["families"].items():
+        if part in name:
+            raise PeError(f"{config.file}: {name} {said}")
     forms = {each: entry for entry in known["rotary"] for each in entry["classes"]}
     if name not in forms:
+        near = [each for each in (*forms, *known["sincos"]) if is_misspelt(name, each)]
+        settings = ", ".join(unread_keys(ledger, unscaled=True))
         raise PeError(
-            f"{config.file}: {CLASS_KEY} {name!r} is not among the diffusion transformers known here: "
-            f"{', '.join([*forms, *known['sincos']])}"
+            f"{config.file}: the class {name!r} is not known here{f'; did you mean {near[0]!r}?' if near else ''}; its code says how its "
+            f"places are encoded{f' (position settings in the file: {settings})' if settings else ''}"
         )
     form = Denoiser(**forms[name])
     if form.rotates and not config.values.get(form.rotates):
@@ -315,10 +320,16 @@ def resolve_denoiser(config: Configuration) -> Resolved:
         order = RowOrder(stretched=(high, wide))
     if form.note:
         ledger.note(form.note)
+    unread = unread_keys(ledger, unscaled=True)
+    if unread:
+        ledger.warn(
+            f"{config.file}: {', '.join(unread)} had no part in this table: check that the model does not use them"
+        )
     return ledger.resolved(
         "rope",
         parameters,
         model_type=name,
+        unread=unread,
         axes=count,
         row_order=order,
         pairing=form.pairing or ("adjacent" if parameters["layout"] in ADJACENT_LAYOUTS else "half"),

@@ -58,8 +58,18 @@ def test_what_the_file_leaves_out_is_loud() -> None:
 def test_a_class_that_does_not_rotate_or_is_not_known() -> None:
     with pytest.raises(PeError, match="sinusoidal --style cogvideox"):
         resolved("CogVideoXTransformer3DModel")
-    with pytest.raises(PeError, match="not among the diffusion transformers"):
-        resolved("MyTransformer")
+    with pytest.raises(
+        PeError, match=r"'MyTransformer' is not known here; its code .*in the file: rope_axes\)"
+    ):
+        resolved("MyTransformer", rope_axes=[8, 8])
+    with pytest.raises(PeError, match="did you mean 'FluxTransformer2DModel'"):
+        resolved("FluxTransformr2DModel")
+
+
+def test_a_position_setting_that_nothing_reads_is_named() -> None:
+    found = resolved("FluxTransformer2DModel", axes_dims_rope=[16, 56, 56], rope_twist=2)
+    assert found.unread == ("rope_twist",)
+    assert "rope_twist had no part" in found.warnings[0]
 
 
 @pytest.mark.interop
@@ -282,6 +292,8 @@ def test_other_classes_are_answered_with_what_they_do() -> None:
     for name, words in (
         ("MochiTransformer3DModel", "learned"),
         ("StableAudioDiTModel", "half of attention_head_dim"),
+        ("AutoencoderKLWan", "convolutions"),
+        ("UNet2DConditionModel", "step in time"),
     ):
         with pytest.raises(PeError, match=words):
             resolved(name)
