@@ -125,7 +125,7 @@ def test_the_golden_case_of_the_page_is_one(copy: Path) -> None:
 )
 def test_what_a_page_names_is_there(page: Path) -> None:
     """Files and folders of the repository, but for those that the page has its reader write."""
-    text = page.read_text()
+    text = page.read_text(encoding="utf-8")
     written = set(re.findall(r"<!-- file: (\S+) -->", text))
     named = set(re.findall(r"\b(?:pe_cli|tests|tools|completions|docs)/[\w./-]*\w", text)) - written
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []

@@ -45,7 +45,6 @@ def rows_elsewhere(a: Operand, b: Operand, inserted: bool = True) -> Iterator[li
         return
     if a.rows == b.rows:
         yield from _permuted(in_a)
-    if a.rows == b.rows:
         in_b = matching(y, x, tolerance)
         for found, broken in ((in_a, "b"), (in_b, "a")):
             step = _as_rule(found, broken)

@@ -23,6 +23,7 @@ LARGEST = 1 << 22
 MADE = 0.9  # of the entries, that a claim must make again
 MEASURED = ("max_abs", "computed", "shape", "tensor", "layout", "dim", "rows", "tables", "channels")
 PAIRS = ("t5", "deberta", "shaw", "swin", "alibi")
+SIZED = {"swin": 3, "alibi": 1}  # the first axes, whose sizes parameters set: all sides of a window; heads
 AXIS_ORDERS = ("mae", "canonical", "moco")
 METHODS = ("linear", "cubic", "nearest", "repeat-last", "tile", "stretch", "hierarchical")
 ANCHORS = ("ends", "half", "left")
@@ -40,10 +41,8 @@ def family_steps(
     known = first, identify(arrays[1])
     if known[0].encoding != known[1].encoding:
         return None
-    heads_apart = known[0].encoding == "alibi" and a.shape[1:] == b.shape[1:]
-    if (
-        a.shape != b.shape and known[0].encoding != "swin" and not heads_apart
-    ):  # which parameters set the size
+    by_length = SIZED.get(known[0].encoding or "", 0)
+    if a.shape[by_length:] != b.shape[by_length:]:
         return None
     if known[0].facts.get("layout") in VECTORS and known[0].facts["layout"] == known[1].facts.get("layout"):
         return _vector_steps(known, a, b)

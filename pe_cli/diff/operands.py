@@ -362,8 +362,7 @@ def same_rows(a: Operand, b: Operand) -> Rows:
     """The row of a that has the numbers of each row of b, by a hash of them; -1 where there is none."""
     odd = np.arange(1, 2 * a.columns, 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     hashed = [
-        [((np.ascontiguousarray(block) + 0.0).view(np.uint64) * odd).sum(axis=1) for block in pair]
-        for _, *pair in blocks(a, b)
+        [((block + 0.0).view(np.uint64) * odd).sum(axis=1) for block in pair] for _, *pair in blocks(a, b)
     ]
     first, second = map(np.concatenate, zip(*hashed, strict=True))
     order = np.argsort(first, kind="stable")

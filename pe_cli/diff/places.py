@@ -182,10 +182,12 @@ def _placed(turning: Turning, table: Operand) -> Turning:
 
 def _restarted(turning: Turning, table: Operand, wrong: Sequence[int]) -> Turning | None:
     """Positions that begin again wherever the first row comes again, which tells it however far the positions had come."""
+    if not wrong:
+        return None
     first = table.take(0, 1)
     same = [
         start + np.flatnonzero((table.take(start, min(table.rows, start + table.step)) == first).all(axis=1))
-        for start in range(0, table.rows if len(wrong) else 0, table.step)
+        for start in range(0, table.rows, table.step)
     ]
     restarts = tuple(int(row) for rows in same for row in rows)[1:]
     if not 0 < len(restarts) <= table.rows / 2:
@@ -200,7 +202,7 @@ def _restarted(turning: Turning, table: Operand, wrong: Sequence[int]) -> Turnin
 
 
 def _by_rule(p: Array, good: Flags, first: float, stride: float) -> Iterator[Places]:
-    """Positions rounded, wrapped, stopped or begun again, as those `good` rows say that have one."""
+    """Positions rounded, wrapped or stopped, as those `good` rows say that have one."""
     for rule in ROUNDED:
         yield Places(first, stride, rule)
     rows = np.flatnonzero(good)
@@ -208,10 +210,6 @@ def _by_rule(p: Array, good: Flags, first: float, stride: float) -> Iterator[Pla
     if not len(rows) or (np.abs(counted - np.rint(counted)) > 0.02).any():
         return
     yield Places(first, stride, "clamp", int(np.rint(np.median(counted[-max(1, len(counted) // 8) :]))))
-    begun = np.unique(rows - np.rint(counted).astype(int))
-    begun = begun[begun > 0]
-    if 0 < len(begun) <= len(p) / 2:
-        yield Places(first, stride, "restart", restarts=tuple(int(row) for row in begun))
 
 
 def _fitting_share(turning: Turning, table: Operand, start: int) -> float:

@@ -6,7 +6,7 @@ The rule is guessed from a few entries, then made again whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -192,6 +192,7 @@ def _divisor_hypotheses(factor: float) -> Iterator[tuple[float, str, dict[str, A
 Ints = NDArray[np.int64]
 USUAL_DISTANCES = (128, 512, 256, 64, 1024, 800, 2048, 32, 4096, 100, 20, 16, 8192, 20000)
 FARTHEST = 32768
+SIZES_TRIED = 256  # of the buckets of DeBERTa, below twice the first bucket that two distances share
 MOST_BUCKETS = 1024  # a rule of more is not looked for: models have 32 to 512
 
 
@@ -330,9 +331,6 @@ def _causal_sizes(distances: Ints, buckets: Ints) -> list[int]:
     return sizes
 
 
-WITHOUT_STEPS = 256  # sizes that are tried below twice the first bucket of two distances
-
-
 def _deberta(distances: Ints, buckets: Ints) -> Found | None:
     """Signed buckets, or the index that adds S and clips; DeBERTa counts query minus key."""
     from pe_cli.encodings.mixed import deberta
@@ -351,10 +349,9 @@ def _deberta(distances: Ints, buckets: Ints) -> Found | None:
         if len(climb) < 3 or climb[1] != 1 or not len(repeated):
             continue
         exact = int(climb[repeated[0]])
-        # Beyond the exact half the buckets, rounded up, may go on by ones for a while.
-        sizes = (
-            [int(at_zero[0])] if not signed else range(2 * exact, max(exact, 2 * exact - WITHOUT_STEPS), -2)
-        )
+        sizes: Sequence[int] = [int(at_zero[0])]
+        if signed:  # beyond the exact half the buckets, rounded up, may go on by ones for a while
+            sizes = range(2 * exact, max(exact, 2 * exact - SIZES_TRIED), -2)
         name = "relative_bucket" if signed else "relative_index"
         for size in sizes:
             if size < 4:

@@ -9,7 +9,15 @@ from typing import Any
 from pe_cli.errors import PeError
 from pe_cli.models import layers
 from pe_cli.models.configuration import CLASS_KEY, Configuration, data, is_misspelt
-from pe_cli.models.resolved import ADJACENT_LAYOUTS, KeyLedger, Resolved, RowOrder, Setting, unread_keys
+from pe_cli.models.resolved import (
+    ADJACENT_LAYOUTS,
+    KeyLedger,
+    Resolved,
+    RowOrder,
+    Setting,
+    unread_keys,
+    unread_warning,
+)
 
 COMMON_STYLE = "qwen-vision"
 ERNIE = frozenset({"Ernie4_5_VLMoeTextRotaryEmbedding"})
@@ -266,11 +274,9 @@ def resolve_denoiser(config: Configuration) -> Resolved:
     ledger = KeyLedger(config, f"the default of {source}")
     if name in known["sincos"]:
         return _sincos(ledger, name, SinCos(**known["sincos"][name]), source)
-    if name in known["others"]:
-        raise PeError(f"{config.file}: {name} {known['others'][name]}")
-    for part, said in known["families"].items():
-        if part in name:
-            raise PeError(f"{config.file}: {name} {said}")
+    others = {each: part["said"] for part in known["parts"] for each in part["classes"]} | known["others"]
+    if name in others:
+        raise PeError(f"{config.file}: {name} {others[name]}")
     forms = {each: entry for entry in known["rotary"] for each in entry["classes"]}
     if name not in forms:
         near = [each for each in (*forms, *known["sincos"]) if is_misspelt(name, each)]
@@ -322,9 +328,7 @@ def resolve_denoiser(config: Configuration) -> Resolved:
         ledger.note(form.note)
     unread = unread_keys(ledger, unscaled=True)
     if unread:
-        ledger.warn(
-            f"{config.file}: {', '.join(unread)} had no part in this table: check that the model does not use them"
-        )
+        ledger.warn(unread_warning(config.file, unread))
     return ledger.resolved(
         "rope",
         parameters,

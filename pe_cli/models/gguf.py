@@ -20,16 +20,16 @@ from pe_cli.files.gguf import GgufHeader, read_header
 from pe_cli.files.sources import load_array
 from pe_cli.models.configuration import data
 from pe_cli.models.layers import QUERY_TEMPERATURE, one_label, rotated_layers_table
-from pe_cli.models.resolved import EVERY_LENGTH, ExtraTable, Resolved
+from pe_cli.models.resolved import EVERY_LENGTH, ExtraTable, Resolved, unread_warning
 
 LEARNED = "position_embd.weight"
 FULL, SLIDING = "full_attention", "sliding_attention"
 DEFAULT_THETA = 10000.0
 T5_MAX_DISTANCE = 128
 ADJACENT, NO_ROTATION, INTERLEAVED = "NORM", "NONE", "IMROPE"
-# Keys below `rope.` that change no frequency in llama.cpp, or only those of the other layers or of other scalings.
-NO_EFFECT = ("rope.scaling.finetuned", "rope.scaling.type")
-OF_LAYERS = ("rope.freq_base", "rope.dimension_count", "rope.freq_base_swa", "rope.dimension_count_swa")
+# Keys below `rope.` that change no frequency in llama.cpp, or only those of sliding layers, or of the others.
+NO_EFFECT = ("rope.scaling.finetuned", "rope.scaling.type", "rope.freq_base_swa", "rope.dimension_count_swa")
+OF_OTHERS = ("rope.freq_base", "rope.dimension_count")
 
 
 def resolve_gguf(spec: str, *, layer_type: str | None = None, seq_len: int | None = None) -> Resolved:
@@ -109,9 +109,7 @@ class _Reading:
         extra = () if other else self._extra_tables()
         unread = () if other else self._unread(parameters)
         if unread:
-            self.warnings.append(
-                f"{self.spec}: {', '.join(unread)} had no part in this table: check that the model does not use it"
-            )
+            self.warnings.append(unread_warning(self.spec, unread))
         trained, trained_origin = self._trained_length(parameters)
         return Resolved(
             file=self.spec,
@@ -134,7 +132,7 @@ class _Reading:
 
     def _unread(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         prefix = f"{self.arch}.rope."
-        harmless = set(map(self._key, (*NO_EFFECT, *(OF_LAYERS if self.labels else OF_LAYERS[2:]))))
+        harmless = set(map(self._key, (*NO_EFFECT, *(OF_OTHERS if self.labels else ()))))
         if "scaling" not in parameters or "policy" in parameters:
             harmless |= {key for key in self.header.metadata if key.startswith(f"{prefix}scaling.")}
         if "attention_factor" not in parameters:  # llama.cpp multiplies by it whatever the scaling is

@@ -105,9 +105,8 @@ def _configuration(file: str, values: Mapping[str, Any], links: int) -> Configur
             f"{file}: a configuration of timm does not say how positions are encoded, but {values['architecture']} in timm's code "
             "does; a learned table is the tensor pos_embed of the checkpoint (`pe inspect CHECKPOINT`)"
         )
-    base = values.get("base_model_name_or_path")
     if "peft_type" in values:
-        return read_configuration(_base_of_adapter(file, str(base or "")), links=links + 1)
+        return read_configuration(_base_of_adapter(file, values), links=links + 1)
     return Configuration(file, values, model_type=str(values.get("model_type") or ""))
 
 
@@ -218,8 +217,9 @@ def _cached(name: str) -> Path:
     return folder
 
 
-def _base_of_adapter(file: str, base: str) -> str:
+def _base_of_adapter(file: str, values: Mapping[str, Any]) -> str:
     """Where the configuration of an adapter's base model lies."""
+    base = str(values.get("base_model_name_or_path") or "")
     if not base:
         raise PeError(
             f"{file}: an adapter that does not name its base model; give the config.json of that model"

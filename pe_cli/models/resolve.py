@@ -28,7 +28,14 @@ from pe_cli.models.configuration import (
     types_by_stem,
 )
 from pe_cli.models.read import choose, is_gguf, preset_configuration, read_configuration
-from pe_cli.models.resolved import ADJACENT_LAYOUTS, EVERY_LENGTH, KeyLedger, Resolved, unread_keys
+from pe_cli.models.resolved import (
+    ADJACENT_LAYOUTS,
+    EVERY_LENGTH,
+    KeyLedger,
+    Resolved,
+    unread_keys,
+    unread_warning,
+)
 from pe_cli.signature import as_rows
 from pe_cli.tensors import Tensors
 
@@ -309,10 +316,7 @@ def _judge(ledger: KeyLedger, unread: tuple[str, ...]) -> None:
             f"{config.file}: {called}; it is read as a plain rotary model, since every position setting in it is understood"
         )
     elif unread:
-        ledger.warn(
-            f"{config.file}: {keys} {'looks' if len(unread) == 1 else 'look'} like position settings and had no part in "
-            "this table: check that the model does not use them"
-        )
+        ledger.warn(unread_warning(config.file, unread))
 
 
 def _is_of_images(config: Configuration) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -425,6 +425,12 @@ def unread_keys(ledger: KeyLedger, *, unscaled: bool) -> tuple[str, ...]:
         and not _is_repeated(ledger, key, value)
     ]
     return tuple(dict.fromkeys([*own, *_above(ledger, unscaled)]))
+
+
+def unread_warning(file: str, unread: Sequence[str]) -> str:
+    """That these keys, which look like position settings, were not read."""
+    what = "it" if len(unread) == 1 else "them"
+    return f"{file}: {', '.join(unread)} had no part in this table: check that the model does not use {what}"
 
 
 def _candidates(config: Configuration) -> Iterator[tuple[str, Any]]:

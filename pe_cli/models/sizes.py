@@ -24,9 +24,9 @@ THETA_KEYS: dict[str | None, tuple[str, ...]] = {
 # Keys of lengths that may, or may not, be the one that a model was trained at.
 LENGTHS = (*SYNONYMS["max_position_embeddings"], "max_seq_length", "max_trained_positions")
 
-# In these the class has a part of its own, also beside parameters for each layer type that do not name it, and bases of
-# its own beside parameters that are not by layer type.
-PART_OF_CLASS = frozenset({"deepseek_v4"})
+# In these the class has a part of the head and a base for each layer type, which count beside parameters that do not name
+# the part or are not by layer type.
+CLASS_HAS_LAYERS = frozenset({"deepseek_v4"})
 # In these classes of transformers the file's `rotary_dim` is the width; the others do not read it.
 ROTARY_DIM_COUNTS = frozenset({"gptj", "codegen", "minimax_m2"})
 
@@ -44,7 +44,7 @@ def at_layer(ledger: KeyLedger, found: Setting, label: str | None) -> Setting:
 
 def base(ledger: KeyLedger, rope: Rope, label: str | None) -> float:
     """θ, with the loud default of the model type where the file has none."""
-    if ledger.config.model_type in PART_OF_CLASS and not rope.block.endswith(f".{label}"):
+    if ledger.config.model_type in CLASS_HAS_LAYERS and not rope.block.endswith(f".{label}"):
         rope = replace(rope, values={key: rope.values[key] for key in rope.values if key != "rope_theta"})
     own = _by_layers(ledger) or (None if rope.assumed else rope.find(ledger, "rope_theta", "base"))
     found = own or _beside(ledger, label) or _assumed_theta(ledger, rope, label)
@@ -211,7 +211,7 @@ def _partial(ledger: KeyLedger, rope: Rope, label: str | None) -> Setting | None
     if found is not None:
         return found
     default = rope.values if rope.assumed else rope.fallback
-    if rope.outer and ledger.config.model_type in PART_OF_CLASS:
+    if rope.outer and ledger.config.model_type in CLASS_HAS_LAYERS:
         default = (ledger.known.rope or {}).get(label or "") or {}
     assumed = default.get("partial_rotary_factor")
     if assumed is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 from typing import Any
 
 import numpy as np
@@ -316,3 +318,19 @@ def test_towers_whose_code_lies_beside_their_checkpoints() -> None:
     like = from_config(qwen, None, grid=(4, 4))
     assert dots["cos"].shape == (16, 12)
     np.testing.assert_array_equal(dots["cos"], like["cos"])
+
+
+@pytest.mark.interop
+def test_what_is_said_to_have_no_positions_has_none() -> None:
+    """The code of every class that is called convolutions alone names neither a rotation nor a table of positions."""
+    diffusers = pytest.importorskip("diffusers")
+    (classes,) = (part["classes"] for part in data("denoisers")["parts"] if "convolutions" in part["said"])
+    for name in classes:
+        if hasattr(diffusers, name):
+            code = inspect.getsource(inspect.getmodule(getattr(diffusers, name)))
+            assert not re.search(
+                r"rotary|rope_|pos_embed|position_embed|positional_emb|sincos_pos", code, re.I
+            ), name
+    for name in ("AutoencoderRAE", "AutoencoderSAME"):
+        with pytest.raises(PeError, match="not known here"):
+            resolved(name)

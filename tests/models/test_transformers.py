@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-POSITIONS = np.array([0, 1, 2, 3, 7, 64, 1000, 4095, 8191, 32767, 65535])
+POSITIONS = np.array([0, 1, 2, 3, 7, 64, 1000, 4095, 8191, 32767, 131071])
 
 
 def one_axis(model_type: str) -> bool:
@@ -63,7 +63,7 @@ def their_tables(rotary: Any) -> dict[str | None, list[np.ndarray]]:
 def difference(
     values: dict[str, Any], model_type: str, theirs: dict[str | None, list[np.ndarray]]
 ) -> str | None:
-    """None where the tables agree, else what differs; float32 angles lose about 1.5e-7 of the position."""
+    """None where the tables agree, else what differs; float32 angles lose about 1e-7 of the position."""
     config = Configuration("config.json", json.loads(json.dumps(values, default=str)), model_type=model_type)
     for label, wanted in theirs.items():
         parameters = resolve_configuration(config, layer_type=label).parameters
@@ -72,7 +72,7 @@ def difference(
             if got.shape != want.shape:
                 return f"{label}: shape {got.shape}, theirs {want.shape}"
             error = np.abs(got - want)
-            if not (error <= 2e-6 + 1.5e-7 * POSITIONS[:, None]).all():
+            if not (error <= (2e-6 + 1e-7 * POSITIONS[:, None]) * max(1, np.abs(want).max())).all():
                 return f"{label}: off by {error.max():.3g}"
     return None
 
