@@ -104,9 +104,9 @@ def rounding_of(number: float, dtype: ElementType) -> float:
 def round_to(values: NDArray[Any], dtype: ElementType) -> NDArray[Any]:
     """`values` in `dtype`, rounded once to the nearest, ties to even; `values` themselves if nothing changes.
 
-    What is too large becomes infinite, or NaN in float8_e4m3fn, which has no infinity. ml_dtypes converts
-    float64 by way of float32, which rounds twice; here the first step rounds to odd, so that the second one
-    sees on which side of a tie the value lay (Boldo and Melquiond 2008, "Emulation of FMA and correctly
+    What is too large becomes infinite, or NaN in float8_e4m3fn, which has no infinity. ml_dtypes before 0.7
+    converts float64 by way of float32, which rounds twice; here the first step rounds to odd, so that the second
+    one sees on which side of a tie the value lay (Boldo and Melquiond 2008, "Emulation of FMA and correctly
     rounded sums: proved algorithms using rounding to odd").
     """
     target = numpy_dtype(dtype)
