@@ -262,8 +262,7 @@ class _Memory:
     def __init__(self, given: Tabular, label: str) -> None:
         import numpy as np
 
-        from pe_cli.files import TensorSpec
-        from pe_cli.files.base import READABLE
+        from pe_cli.files import READABLE, TensorSpec
         from pe_cli.tensors import Tensors
 
         self.label = label

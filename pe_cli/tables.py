@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, option_name, parameter
-from pe_cli.files.base import Sink, TensorSpec, as_bytes
+from pe_cli.files import Sink, TensorSpec, as_bytes
 from pe_cli.numerics.dtypes import numpy_dtype, round_to
 from pe_cli.positions import LIMIT, Positions
 from pe_cli.process import step

@@ -17,7 +17,7 @@ from pe_cli.errors import PeError
 from pe_cli.files.sources import Source, open_source, split_spec
 from pe_cli.files.text import canonical, jsonable
 from pe_cli.process import step
-from pe_cli.render.console import shown, tell
+from pe_cli.render import shown, tell
 
 DRAWN_ROWS = 512
 

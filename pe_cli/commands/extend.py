@@ -153,7 +153,7 @@ def extend(
       pe extend ./Qwen2.5-7B --len 131072 --scaling yarn -o ./Qwen2.5-7B-128k
     """
     from pe_cli.extend import run
-    from pe_cli.render.console import shown
+    from pe_cli.render import shown
 
     asked = {**vars(size), **vars(resampling), **vars(special), **vars(rotary), "link": folders.link}
     source, output, plot, json = size.source, target.output, target.plot, target.json
@@ -215,7 +215,7 @@ def _plot(done: Extension, seen: list[Any], plot: str, force: bool, title: str) 
 
 def _tell(done: Extension, *, where: str | None, dry_run: bool = False) -> None:
     """What was done, in plain lines on stderr, so that a pipeline does not wait for a table to be drawn."""
-    from pe_cli.render.console import INDENT, tell
+    from pe_cli.render import INDENT, tell
 
     for line in _lines(done, where=where, dry_run=dry_run):
         tell(spelled(line, option_name), indent=COLUMN if line.startswith("  ") else INDENT)
@@ -300,7 +300,7 @@ def _print_record(done: Extension, output: str | None) -> None:
 
 def _draw(done: Extension) -> None:
     """The first new table as a heat map."""
-    from pe_cli.render.console import console
+    from pe_cli.render import console
     from pe_cli.render.summary import draw
 
     first = done.reports[0]

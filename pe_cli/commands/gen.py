@@ -14,12 +14,12 @@ from pe_cli import catalogue, positions
 from pe_cli.commands import options
 from pe_cli.commands.options import Option
 from pe_cli.errors import PeError, option_name, parameter
-from pe_cli.files.base import NoSuchTypeError, default_format
+from pe_cli.files import NoSuchTypeError, default_format
 from pe_cli.files.sinks import open_sink
 from pe_cli.files.text import canonical, jsonable, metadata
 from pe_cli.numerics.dtypes import dtype_name
 from pe_cli.process import size
-from pe_cli.render.console import shown, tell
+from pe_cli.render import shown, tell
 from pe_cli.signature import READ_FROM_FILE, SUPPLIED, Meaning
 from pe_cli.tables import PairTable, Request, RowTable, Table, WholeTable
 from pe_cli.tensors import Tensors
@@ -465,7 +465,7 @@ def report(request: Request, output: str | None) -> dict[str, Any]:
 
 
 def _say_written(request: Request, output: options.Output) -> None:
-    from pe_cli.render.console import spell, telling
+    from pe_cli.render import spell, telling
 
     specs = list(request.table.specs.values())
     tensors = ", ".join(f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in specs)

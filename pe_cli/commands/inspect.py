@@ -83,11 +83,11 @@ def inspect(what: What, model: OfModel, output: options.Shown) -> None:
         said = report.to_dict() | ({"model": of_gguf} if of_gguf else {})
         print(canonical(jsonable(said)))
     else:
-        from pe_cli.render.inspection import show_file
+        from pe_cli.render.summary import show_file
 
         show_file(report)
         if of_gguf:
-            from pe_cli.render.inspection import show_model
+            from pe_cli.render.summary import show_model
 
             show_model(of_gguf)
 
@@ -142,7 +142,7 @@ def _inspect_model(source: str, asked: OfModel, output: options.Shown) -> list[d
     if output.json:
         print(canonical(jsonable(report)))
     else:
-        from pe_cli.render.inspection import show_model
+        from pe_cli.render.summary import show_model
 
         show_model(report)
     return found

@@ -14,7 +14,7 @@ from pe_cli.models.layers import FUNCTIONS
 from pe_cli.models.resolve import ALL_LAYERS, resolve_every
 from pe_cli.models.resolved import EVERY_LENGTH, Resolved
 from pe_cli.numerics.dtypes import dtype_name
-from pe_cli.render.console import INDENT, spell
+from pe_cli.render import INDENT, spell
 from pe_cli.tables import JoinedTables, Request, RowTable, Table, WholeTable
 
 ENCODING_TABLE = "encoding"

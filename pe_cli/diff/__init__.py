@@ -17,7 +17,7 @@ from pe_cli.diff.operands import KEPT, StoredTable
 from pe_cli.diff.readings import once
 from pe_cli.diff.verify import Reason, Room
 from pe_cli.errors import PeError
-from pe_cli.files.base import TensorSpec
+from pe_cli.files import TensorSpec
 from pe_cli.files.sources import Source
 
 SCHEMA = "pe.diff/1"

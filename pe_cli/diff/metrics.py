@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.diff.operands import fill
-from pe_cli.files.base import TensorSpec
+from pe_cli.files import TensorSpec
 from pe_cli.files.sources import Source
 from pe_cli.numerics.dtypes import narrower, numpy_dtype, working_type
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.files.base import TensorSpec
+from pe_cli.files import TensorSpec
 from pe_cli.files.sources import Source
 from pe_cli.inspect.result import PRECISIONS, Precision, stored_precision
 from pe_cli.numerics.dtypes import numpy_dtype, round_to

@@ -218,7 +218,7 @@ def _config_of(path: str, config: str | None) -> ModelConfig | None:
 
 def _left_out(source: Source, plan: ExtensionPlan, format: str, *, named: bool) -> Iterator[str]:
     """Notes of what a file of `format` has no room for; `named` says that the table was asked for by its name."""
-    from pe_cli.files.base import shown
+    from pe_cli.files import shown
 
     others = len(source.tensors) - len(plan.tables)
     are, them = ("other tensor is", "it") if others == 1 else ("other tensors are", "them")
@@ -238,7 +238,7 @@ def _left_out(source: Source, plan: ExtensionPlan, format: str, *, named: bool) 
 
 def _warn_of_formula(source: Source, request: ResizeRequest, reports: list[TableReport]) -> None:
     """Add a warning to `reports` of rows made from their neighbours, where the file says that a formula gives them."""
-    from pe_cli.files.base import shown
+    from pe_cli.files import shown
     from pe_cli.files.text import made_by
 
     record = made_by(source.metadata) or {}

@@ -24,7 +24,7 @@ from pe_cli.extend.config_findings import Finding, is_number, parts_of, within
 from pe_cli.extend.folder import config_name
 from pe_cli.extend.new_folder import WEIGHTS, shards_of
 from pe_cli.extend.rows import spans, times
-from pe_cli.files.base import TensorSpec
+from pe_cli.files import TensorSpec
 from pe_cli.files.sources import open_source
 from pe_cli.files.text import read_object
 from pe_cli.files.torch import EXTENSIONS

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pe_cli.errors import PeError
-from pe_cli.files.atomic import OpenOutput, already_there, cannot_write, take_over
-from pe_cli.files.base import ByteInput, Copier
+from pe_cli.files import ByteInput
+from pe_cli.files.atomic import Copier, OpenOutput, already_there, cannot_write, take_over
 from pe_cli.files.text import read_object
 from pe_cli.files.torch import EXTENSIONS
 

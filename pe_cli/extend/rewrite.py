@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from pe_cli.errors import PeError, parameter
 from pe_cli.extend.plan import Change, ExtensionPlan
 from pe_cli.extend.table import TableChange, TableReport
-from pe_cli.files.atomic import Move, OpenOutput, open_output
-from pe_cli.files.base import READABLE, ByteInput, Copier, as_bytes, check_memory, default_format
+from pe_cli.files import READABLE, ByteInput, as_bytes, check_memory, default_format
+from pe_cli.files.atomic import Copier, Move, OpenOutput, open_output
 from pe_cli.files.safetensors import Header, SafetensorsReader, TensorEntry, stored_dtype, write_header
 from pe_cli.files.sinks import open_sink
 from pe_cli.files.sources import Source

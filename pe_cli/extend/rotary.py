@@ -17,7 +17,7 @@ from typing import Any
 from pe_cli.errors import PeError, no_such, parameter
 from pe_cli.extend import SCALINGS
 from pe_cli.extend.config import Edit, edited
-from pe_cli.files.base import TensorSpec
+from pe_cli.files import TensorSpec
 from pe_cli.models.configuration import Configuration, known_types
 from pe_cli.models.describe import NOT_FREQUENCIES, spectrum_of
 from pe_cli.models.layers import Rope, layer_tables

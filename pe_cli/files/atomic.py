@@ -23,6 +23,7 @@ from types import FrameType
 from typing import NoReturn, TypeAlias
 
 from pe_cli.errors import PeError, parameter
+from pe_cli.files import ByteInput, truncated
 from pe_cli.process import SIGNALS, STDOUT, refuse_input, size
 
 # What is written at once. Two buffers of that size stay in the cache of a core; and where file systems keep what is
@@ -290,3 +291,70 @@ def _cleanup_on_terminate() -> Iterator[None]:
 
 def _terminate(signum: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + signum)
+
+
+_NOT_INSIDE = frozenset(
+    {errno.EINVAL, errno.ENOSYS, errno.EBADF, errno.EXDEV, errno.EOPNOTSUPP, errno.EPERM}
+)  # a terminal, a file that is appended to, two file systems, an older kernel
+
+
+class Copier:
+    """Copies ranges of an input to an output: inside the kernel where it can, which is cheaper, else through one buffer."""
+
+    def __init__(self, stream: ByteInput, output: OpenOutput) -> None:
+        self._stream, self._output = stream, output
+        self._buffer = memoryview(bytearray(PIECE))
+        self._move: Move | None = getattr(
+            os, "splice" if _widened_pipes(stream.fd, output.fd) else "copy_file_range", None
+        )
+
+    def copy(self, begin: int, to: int, count: int | None = None) -> None:
+        """Copy `count` bytes (None: all that follow) from offset `begin` to offset `to`.
+
+        On a pipe the offsets are where reading and writing have come to, or further on in what is read.
+        """
+        self._stream.seek(begin)
+        done = 0
+        while count is None or done < count:
+            most = PIECE - (to + done) % PIECE
+            most = most if count is None else min(most, count - done)
+            # What was read ahead is not in the pipe any more.
+            inside = None if self._stream.ahead else self._move
+            got = self._inside(inside, to + done, most) if inside else self._through_memory(to + done, most)
+            if got == 0 and count is not None:
+                raise truncated(self._stream.label, count - done)
+            if got == 0:
+                return
+            done += got or 0
+
+    def _through_memory(self, to: int, most: int) -> int:
+        got = self._stream.readinto(self._buffer[:most])
+        self._output.put(self._buffer[:got], to)
+        return got
+
+    def _inside(self, move: Move, to: int, most: int) -> int | None:
+        """How many bytes were moved, 0 at the end of the input; None where it is to be tried again, or by way of memory."""
+        stream, output = self._stream, self._output
+        try:
+            got = output.draw(move, stream.fd, stream.absolute(stream.position), most, to)
+        except BlockingIOError:
+            select.select([stream.fd], [], [])
+            select.select([], [output.fd], [])
+            return None
+        except OSError as error:
+            if error.errno in _NOT_INSIDE:
+                self._move = None
+                return None
+            raise cannot_write(output.label, error, whole=output.whole) from error
+        stream.position += got
+        return got
+
+
+def _widened_pipes(*fds: int) -> bool:
+    """Whether one of these is a pipe; each holds a piece at least, for fewer switches, where the system lets it."""
+    pipes = [fd for fd in fds if stat.S_ISFIFO(os.fstat(fd).st_mode)]
+    for fd in pipes:
+        with suppress(OSError, AttributeError):
+            if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < PIECE:
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIECE)
+    return bool(pipes)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.files.base import MOST_TENSORS, NO_LINKS, ByteInput, TensorSpec, truncated
+from pe_cli.files import MOST_TENSORS, NO_LINKS, ByteInput, TensorSpec, truncated
 from pe_cli.numerics.dtypes import numpy_dtype
 
 MAGIC = b"GGUF"

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, parameter
-from pe_cli.files.base import READABLE, ByteInput, FileLayout, TensorSpec, check_memory, shown
+from pe_cli.files import READABLE, ByteInput, FileLayout, TensorSpec, check_memory, shown
 from pe_cli.files.child import Verdict, can_fork, from_child, tried
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY, numpy_dtype
 from pe_cli.process import size

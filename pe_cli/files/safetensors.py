@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, parameter
-from pe_cli.files.base import (
+from pe_cli.files import (
     MOST_TENSORS,
     NO_LINKS,
     ByteInput,

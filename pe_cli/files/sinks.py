@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
+from pe_cli.files import FileLayout, Sink, TensorSpec, as_bytes, default_format
 from pe_cli.files.atomic import OpenOutput, open_output
-from pe_cli.files.base import FileLayout, Sink, TensorSpec, as_bytes, default_format
 from pe_cli.numerics.dtypes import numpy_dtype
 
 BLOCK = 2 << 20

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, nearest, parameter
-from pe_cli.files.base import READABLE, ByteInput, Reader, TensorSpec, check_memory, open_input, shown
+from pe_cli.files import READABLE, ByteInput, Reader, TensorSpec, check_memory, open_input, shown
 from pe_cli.numerics.dtypes import numpy_dtype
 
 POSITION_IDS = "position_ids"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import TERMINAL_COMMANDS, PeError
-from pe_cli.files.base import ByteInput, open_input
+from pe_cli.files import ByteInput, open_input
 from pe_cli.first import __version__
 from pe_cli.process import machine_memory, size
 

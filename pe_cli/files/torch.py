@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, needs
+from pe_cli.files import READABLE, ByteInput, TensorSpec, shown
 from pe_cli.files.atomic import OpenOutput, cannot_write
-from pe_cli.files.base import READABLE, ByteInput, TensorSpec, shown
 from pe_cli.numerics.dtypes import NOT_IN_NUMPY, numpy_dtype
 
 EXTENSIONS = (".pt", ".pth", ".bin", ".ckpt")

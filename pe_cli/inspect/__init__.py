@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.files.base import READABLE, TensorSpec
+from pe_cli.files import READABLE, TensorSpec
 from pe_cli.files.text import made_by
 from pe_cli.inspect.result import Identified
 from pe_cli.process import require_memory

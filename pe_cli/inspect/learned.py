@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.files.base import TensorSpec
+from pe_cli.files import TensorSpec
 from pe_cli.inspect.result import Array, Identified
 from pe_cli.position_names import PositionName, front_of_rows, named, squares
 

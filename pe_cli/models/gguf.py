@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from pe_cli.errors import PeError, parameter
-from pe_cli.files.base import open_input
+from pe_cli.files import open_input
 from pe_cli.files.gguf import GgufHeader, read_header
 from pe_cli.files.sources import load_array
 from pe_cli.models.configuration import data

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.errors import PeError, no_such, parameter
-from pe_cli.files.base import open_input
+from pe_cli.files import open_input
 from pe_cli.files.text import read_object
 from pe_cli.models.configuration import (
     ROTARY_KEYS,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import counted, option_name
-from pe_cli.render.console import can_print, console, spell
+from pe_cli.render import can_print, console, spell
 
 if TYPE_CHECKING:
     from rich.console import Console

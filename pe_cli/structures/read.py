@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError, parameter
-from pe_cli.files.base import open_input
+from pe_cli.files import open_input
 from pe_cli.files.sources import holds_tensors, reading_tensors, split_spec
 from pe_cli.files.text import Opened, unzipped
 from pe_cli.process import require_memory

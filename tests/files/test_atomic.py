@@ -21,9 +21,8 @@ import pytest
 
 from pe_cli import process
 from pe_cli.errors import PeError
-from pe_cli.files import TensorSpec, atomic
+from pe_cli.files import TensorSpec, atomic, open_input
 from pe_cli.files.atomic import open_output
-from pe_cli.files.base import open_input
 from pe_cli.files.sinks import open_sink
 
 SPEC = [TensorSpec("x", "float32", (1000, 64))]

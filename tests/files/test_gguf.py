@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pe_cli.errors import PeError
+from pe_cli.files import ByteInput
 from pe_cli.files import gguf as ours
-from pe_cli.files.base import ByteInput
 from pe_cli.files.sources import load_array, open_source
 
 TABLE = np.arange(64, dtype=np.float32).reshape(2, 32)
