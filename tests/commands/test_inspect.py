@@ -162,9 +162,16 @@ def test_a_pipe(pe: Any) -> None:
     assert report["tensors"][0]["identified"]["encoding"] == "sinusoidal"
 
 
-@pytest.mark.parametrize("env", [{}, {"FORCE_COLOR": "1"}, {"NO_COLOR": "1"}, {"PYTHONIOENCODING": "ascii"}])
-@pytest.mark.parametrize("columns", ["40", "80", "200"])
-def test_a_report_fits_its_terminal(env: dict[str, str], columns: str, pe: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("columns", "env"),
+    [
+        ("40", {}),
+        ("80", {"FORCE_COLOR": "1"}),
+        ("200", {"NO_COLOR": "1"}),
+        ("80", {"PYTHONIOENCODING": "ascii"}),
+    ],
+)
+def test_a_report_fits_its_terminal(columns: str, env: dict[str, str], pe: Any, tmp_path: Path) -> None:
     np.save(tmp_path / "t.npy", np.random.default_rng(0).normal(size=(300, 200)))
     done = pe("inspect", "t.npy", env={"COLUMNS": columns, **env})
     text = done.stdout.decode("utf-8")

@@ -152,11 +152,14 @@ def test_any_environment_will_do(environment: dict[str, str], table: Path) -> No
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
-@pytest.mark.parametrize("line", ["pe inspect t.npy", "pe diff t.npy t.npy"])
-def test_a_report_keeps_to_the_width(line: str, columns: int, table: Path) -> None:
-    done = shell(line, table, COLUMNS=str(columns))
-    assert done.returncode == DONE
-    assert max(len(row) for row in done.stdout.decode().splitlines()) <= columns
+@pytest.mark.parametrize("line", ["inspect t.npy", "diff t.npy t.npy"])
+def test_a_report_keeps_to_the_width(
+    line: str, columns: int, table: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(table)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert cli.run(line.split()) == DONE
+    assert max(len(row) for row in capfd.readouterr().out.splitlines()) <= columns
 
 
 def test_names_do_not_command_the_terminal(table: Path) -> None:

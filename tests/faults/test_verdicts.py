@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +11,16 @@ from pe_cli.diff.operands import KEPT
 
 ROWS, WIDTH = KEPT // 64 + 3000, 64  # more than is kept in memory
 
-SHAPES: list[Callable[[Any], Any]] = [
-    lambda table: table[None],
+SHAPES = [
     lambda table: table[:, None, :],
-    lambda table: table[:, :, None],
-    lambda table: table[None, :, None, :],
+    *(
+        pytest.param(shaped, marks=pytest.mark.slow)
+        for shaped in (
+            lambda table: table[None],
+            lambda table: table[:, :, None],
+            lambda table: table[None, :, None, :],
+        )
+    ),
 ]
 
 

@@ -50,9 +50,17 @@ def same_graphs(dataset, weights=None):
     return whole
 
 
-@pytest.mark.parametrize("in_memory", [1 << 26, 0])
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("begins", ["ptr", "batch", "both"])
+@pytest.mark.parametrize(
+    ("begins", "order", "in_memory"),
+    [
+        ("ptr", "C", 1 << 26),
+        ("ptr", "F", 0),
+        ("batch", "F", 1 << 26),
+        ("batch", "C", 0),
+        ("both", "F", 1 << 26),
+        ("both", "C", 0),
+    ],
+)
 @pytest.mark.parametrize("kind", ["npz", "packed.npz", "h5", "packed.h5", "safetensors"])
 def test_batches_of_tensors(tmp_path, monkeypatch, kind, begins, order, in_memory):
     monkeypatch.setattr(datasets, "IN_MEMORY", in_memory)
