@@ -220,8 +220,7 @@ def _diffusers_edits(
         return [Edit((*path, "pos_embed_max_size"), most, new[0])]
     patch = _pair(section.get("patch_size"))
     if type(most) is not int and sample is not None and patch is not None:
-        size = tuple(n * p for n, p in zip(new, patch, strict=True))
-        return [Edit((*path, "sample_size"), sample, _like(sample, size))]
+        return [_resized(path, section, "sample_size", [n * p for n, p in zip(new, patch, strict=True)])]
     raise PeError(
         f"pos_embed_max_size {most} counts a square, not {times(new)}; ask for a square, or leave the configuration out with {parameter('config')} none"
     )
@@ -243,11 +242,8 @@ def _patch(section: dict[str, Any], tensor: str) -> tuple[int, int] | None:
 
 def _tubelet(section: dict[str, Any]) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
     """Frames, height and width of a video, and of one of its patches (ViViT)."""
-    patch, image, frames = (
-        section.get("tubelet_size"),
-        _pair(section.get("image_size")),
-        section.get("num_frames"),
-    )
+    patch, frames = section.get("tubelet_size"), section.get("num_frames")
+    image = _pair(section.get("image_size"))
     if isinstance(patch, list) and len(patch) == 3 and image is not None and type(frames) is int:
         return (frames, *image), (patch[0], patch[1], patch[2])
     return None
@@ -274,67 +270,78 @@ def grid_edits(
 ) -> tuple[list[Edit], list[str]]:
     """Edits of the image size for a grid that goes from `old` to `new`, also where other parts repeat it."""
     for path, section in config.sections(tensor):
-        if section.get("model_type") == "audio-spectrogram-transformer":
-            return _audio_edits(path, section, new), []
-        if "_class_name" in section:
-            return _diffusers_edits(path, section, old, new), []
-        counts = [field for field in COUNT_FIELDS if section.get(field) == prod(old)]
-        if counts:
-            return [Edit((*path, field), prod(old), prod(new)) for field in counts], []
-        if tuple(section.get(field) for field in SIDE_FIELDS) == old:
-            sides = zip(SIDE_FIELDS, old, new, strict=True)
-            return [Edit((*path, field), before, after) for field, before, after in sides], []
-        pairs = [field for field in PAIR_FIELDS if _pair(section.get(field)) == old]
-        if pairs:
-            return [Edit((*path, field), section[field], list(new)) for field in pairs], []
-        if (tubelet := _tubelet(section)) is not None and len(new) == 3:
-            frames, height, width = (n * step for n, step in zip(new, tubelet[1], strict=True))
-            before = section["image_size"]
-            return [
-                Edit((*path, "num_frames"), section["num_frames"], frames),
-                Edit((*path, "image_size"), before, _like(before, (height, width))),
-            ], []
+        counted = _counted_edits(path, section, old, new)
+        if counted is not None:
+            return counted, []
         if "patch_sizes" in section and _stage(tensor):
             return [], []  # the first stage says it
         name = next((field for field in IMAGE_FIELDS if field in section), "image_size")
-        patch = _patch(section, tensor)
-        image, before = _pair(section.get(name)), section.get(name)
+        patch, before = _patch(section, tensor), section.get(name)
+        image = _pair(before)
         if len(new) != 2 or (patch is None and image is None) or (before is not None and image is None):
             continue
         size = _resized_image(image, patch, old, new)
         if size is None:
             continue
-        edits = [Edit((*path, name), before, _like(before, size))]
+        edits = [_resized(path, section, name, size)]
         if name == "pretrain_image_size" and _pair(section.get("image_size")) == image:
-            edits.append(
-                Edit((*path, "image_size"), section["image_size"], _like(section["image_size"], size))
-            )
+            edits.append(_resized(path, section, "image_size", size))
         parts: list[Section] = [((key,), part) for key, part in config.data.items() if isinstance(part, dict)]
         for other, part in [((), config.data), *parts]:
             if image is not None and other != path and _pair(part.get(name)) == image:
-                edits.append(Edit((*other, name), part[name], _like(part[name], size)))
+                edits.append(_resized(other, part, name, size))
             if _pair(part.get("image_embedding_size")) == old:
-                was = part["image_embedding_size"]
-                edits.append(Edit((*other, "image_embedding_size"), was, _like(was, new)))
+                edits.append(_resized(other, part, "image_embedding_size", new))
             edits += _image_token_edits(config.data, other, part, old, new)
-            if image is not None and (
-                pinned := scaled_pinpoints(part.get("image_grid_pinpoints"), image, size)
-            ):
+            pinned = image and scaled_pinpoints(part.get("image_grid_pinpoints"), image, size)
+            if pinned:
                 edits.append(Edit((*other, "image_grid_pinpoints"), part["image_grid_pinpoints"], pinned))
-        notes = []
-        if before is None:
-            notes.append(
-                f"{name} was not in {config.label}, and is {size[0]} now; check that your model knows it"
-            )
-        if new[0] != new[1] and not isinstance(before, list):
-            notes.append(
-                f"{name} becomes {list(size)}: not every model's code takes a size that is not square"
-            )
-        return edits, notes
+        return edits, _image_notes(config.label, name, before, size)
     timm = config.data.get("pretrained_cfg")
     if isinstance(timm, dict) and isinstance(timm.get("input_size"), list) and len(new) == 2:
         return _timm_edits(config.data, timm, old, new), []
     return [], [f"{config.label} has no image_size and patch_size for {tensor}; tell your code: {times(new)}"]
+
+
+def _counted_edits(
+    path: tuple[str, ...], section: dict[str, Any], old: tuple[int, ...], new: tuple[int, ...]
+) -> list[Edit] | None:
+    """Edits of a section that says the grid itself, not by the size of an image; None where it does not."""
+    if section.get("model_type") == "audio-spectrogram-transformer":
+        return _audio_edits(path, section, new)
+    if "_class_name" in section:
+        return _diffusers_edits(path, section, old, new)
+    counts = [field for field in COUNT_FIELDS if section.get(field) == prod(old)]
+    if counts:
+        return [Edit((*path, field), prod(old), prod(new)) for field in counts]
+    if tuple(section.get(field) for field in SIDE_FIELDS) == old:
+        sides = zip(SIDE_FIELDS, old, new, strict=True)
+        return [Edit((*path, field), before, after) for field, before, after in sides]
+    pairs = [field for field in PAIR_FIELDS if _pair(section.get(field)) == old]
+    if pairs:
+        return [Edit((*path, field), section[field], list(new)) for field in pairs]
+    if (tubelet := _tubelet(section)) is not None and len(new) == 3:
+        frames, *sizes = (n * step for n, step in zip(new, tubelet[1], strict=True))
+        return [
+            Edit((*path, "num_frames"), section["num_frames"], frames),
+            _resized(path, section, "image_size", sizes),
+        ]
+    return None
+
+
+def _resized(path: tuple[str, ...], section: dict[str, Any], field: str, size: Sequence[int]) -> Edit:
+    """The sides `size` in a field of a section, written as they were."""
+    before = section.get(field)
+    return Edit((*path, field), before, _like(before, size))
+
+
+def _image_notes(label: str, name: str, before: Any, size: tuple[int, ...]) -> list[str]:
+    notes = []
+    if before is None:
+        notes.append(f"{name} was not in {label}, and is {size[0]} now; check that your model knows it")
+    if size[0] != size[1] and not isinstance(before, list):
+        notes.append(f"{name} becomes {list(size)}: not every model's code takes a size that is not square")
+    return notes
 
 
 def _resized_image(
@@ -407,22 +414,14 @@ def window_edits(
     for path, section in config.sections(tensor):
         before = section.get("window_size")
         if _pair(before) == old:
-            return [
-                Edit((*path, "window_size"), before, _like(before, new)),
-                *_trained(path, section, old),
-            ], []
+            return [_resized(path, section, "window_size", new), *_trained(path, section, old)], []
         if grid_of(ModelConfig(section, config.label), tensor) == old:
             return grid_edits(config, tensor, old, new)
         if before is None and "swin" in str(section.get("model_type")):
-            return [Edit((*path, "window_size"), None, _like(7, new)), *_trained(path, section, old)], []
+            return [_resized(path, section, "window_size", new), *_trained(path, section, old)], []
         if before is None and "pretrained_cfg" in section:  # timm
-            return [
-                Edit(
-                    ("model_args", "window_size"),
-                    section.get("model_args", {}).get("window_size"),
-                    _like(7, new),
-                )
-            ], []
+            said = section.get("model_args", {}).get("window_size")
+            return [Edit(("model_args", "window_size"), said, _like(7, new))], []
         if before is not None:
             raise PeError(
                 f"{config.label} says window_size {before}, but {tensor} is for {times(old)}; correct it, or leave the "
@@ -447,7 +446,7 @@ def _pair(value: Any) -> tuple[int, int] | None:
     return None
 
 
-def _like(before: Any, size: tuple[int, ...]) -> Any:
+def _like(before: Any, size: Sequence[int]) -> Any:
     """`size` written as the field was: one number for a square, if it was one number."""
     square = len(set(size)) == 1
     return list(size) if isinstance(before, (list, tuple)) or not square else size[0]
