@@ -23,15 +23,22 @@ MOST_STRIDE = 33
 
 
 def variants(law: Law) -> Iterator[Law]:
-    """The law with its factor and its base rounded within their errors, less rounded, and as measured."""
-    yield from _rounded_bases(law)
+    """The law with its factor and its base rounded within their errors, less rounded, and as measured.
+
+    A factor that lies beside a round number is tried as that one first: the table is believed only if it comes out.
+    """
     factor = law.parameters.get("factor")
     if factor is None or law.scaling == "linear":
+        yield from _rounded_bases(law)
         return
-    for share in (0.01, 0.003):
-        short = roundest(factor, factor * share)
-        if short != factor and digits_of(short) <= ROUND_DIGITS:
-            yield from _rounded_bases(replace(law, parameters=law.parameters | {"factor": short}))
+    tried = [roundest(factor, factor * share) for share in (BESIDE, 0.0, 0.01, 0.003)]
+    for short in dict.fromkeys(
+        short for short in tried if short == factor or digits_of(short) <= ROUND_DIGITS
+    ):
+        yield from _rounded_bases(replace(law, parameters=law.parameters | {"factor": short}))
+
+
+BESIDE = 1e-4  # of a factor
 
 
 def _rounded_bases(law: Law) -> Iterator[Law]:

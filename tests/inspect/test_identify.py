@@ -552,6 +552,22 @@ def test_frequencies_of_a_model_cast_to_half_precision(name: str, base: float, p
     assert (facts["base"], facts["frequency_dtype"]) == (base, name)
 
 
+@pytest.mark.parametrize(("base", "factor"), [(1e4, 40.0), (1e6, 64.0)])
+def test_a_factor_beside_a_round_number_is_that_number(base: float, factor: float) -> None:
+    """YaRN in float32 as models compute it, in bfloat16: 63.999 gives the same table as 64, and is not what was meant."""
+    width, original = 128, 4096
+    places = np.float32(base) ** (np.arange(0, width, 2, dtype=np.float32) / np.float32(width))
+    low, high = (width * np.log(original / (beta * 2 * np.pi)) / (2 * np.log(base)) for beta in (32, 1))
+    ramp = (np.arange(width // 2, dtype=np.float32) - np.floor(low)) / (np.ceil(high) - np.floor(low))
+    kept = np.float32(1) - np.clip(ramp, 0, 1).astype(np.float32)
+    w = 1 / (np.float32(factor) * places) * (np.float32(1) - kept) + 1 / places * kept
+    angles = np.outer(np.arange(2048, dtype=np.float32), w)
+    table = round_to(np.concatenate([np.cos(angles)] * 2, axis=1), "bfloat16")
+    sines = round_to(np.concatenate([np.sin(angles)] * 2, axis=1), "bfloat16")
+    facts = identify(table, "cos", {"sin": sines}).to_dict()
+    assert (facts["scaling"], facts["factor"], facts["base"]) == ("yarn", factor, base)
+
+
 @pytest.mark.parametrize("layout", ["half", "adjacent", "split"])
 @pytest.mark.parametrize("stride", [4, 8, 16, 32])
 def test_cosines_in_wide_strides_are_never_called_learned(layout: str, stride: int) -> None:
