@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pe_cli.catalogue import CATALOGUE, load
+import pe_cli
 
 ROOT = Path(__file__).parent.parent
 WITH_EXAMPLES = sorted(
@@ -33,6 +33,11 @@ def test_examples_print_what_they_say(name: str, tmp_path: Path, monkeypatch: py
     assert runner.summarize(verbose=False).failed == 0
 
 
-@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"peg"}))
-def test_an_encoding_shows_an_example(name: str) -> None:
-    assert ">>> " in (inspect.getdoc(load(name)) or "")
+@pytest.mark.parametrize("name", sorted(name for name in pe_cli.__all__ if not name.startswith("__")))
+def test_what_is_public_begins_with_an_example_and_says_what_it_returns_and_raises(name: str) -> None:
+    public = getattr(pe_cli, name)
+    text = inspect.getdoc(public) or ""
+    assert text.split("\n\n")[1].startswith(">>> ") or inspect.isclass(public)
+    if not inspect.isclass(public):
+        headings = re.findall(r"^(\w+)\n-+$", text, re.MULTILINE)
+        assert headings == ["Parameters", "Returns", "Raises"]

@@ -90,6 +90,17 @@ def alibi(
     bidirectional : penalise both directions (encoders), or only keys to the left of the query
     bias_max : exponent of the flattest slope (alibi_bias_max of MPT)
     dtype : element type of the bias
+
+    Returns
+    -------
+    Tensors
+        alibi: (heads, queries, keys), of form key and mpt (heads, keys), of form slopes (heads,).
+
+    Raises
+    ------
+    PeError
+        For less than one head, positions or distances that are not whole numbers, pairs given twice,
+        positions that the form does not go by, or more memory than there is.
     """
     slopes = alibi_slopes(heads, bias_max=bias_max)
     if form != "matrix" and not bidirectional:
@@ -160,6 +171,17 @@ def kerple(
     bidirectional : penalise both directions, or only keys to the left of the query
     seed : of the initial values, where they are not given (0)
     dtype : element type of the bias
+
+    Returns
+    -------
+    Tensors
+        bias (heads, queries, keys), bias_p and bias_a (heads,); `facts` say whether they were drawn.
+
+    Raises
+    ------
+    PeError
+        For one of the two without the other, numbers that are not one per head, positions or distances that
+        are not whole numbers, pairs given twice, or more memory than there is.
     """
     names = f"{parameter('bias_p')} and {parameter('bias_a')}"
     if (bias_p is None) != (bias_a is None):
@@ -224,6 +246,17 @@ def sandwich(
     center : subtract dim/2, so that the bias is 0 at distance 0 (attention is unchanged, rounding is better)
     base : base of the wavelengths
     dtype : element type of the bias
+
+    Returns
+    -------
+    Tensors
+        sandwich (heads, queries, keys).
+
+    Raises
+    ------
+    PeError
+        For an odd width, less than one head, positions or distances that are not whole numbers, pairs given
+        twice, or more memory than there is.
     """
     if dim < 2 or dim % 2:
         raise PeError(f"{parameter('dim')} {dim}: the codes need an even width")
@@ -290,6 +323,17 @@ def fire(
     bidirectional : both directions, or 0 for keys to the right of the query
     seed : of the initial values, where they are not given (0)
     dtype : element type of the bias
+
+    Returns
+    -------
+    Tensors
+        bias (heads, queries, keys) and the four parts of the network; `facts` say whether they were drawn.
+
+    Raises
+    ------
+    PeError
+        For a network whose parts are missing or do not fit, threshold 0 with a query at position 0, positions
+        or distances that are not whole numbers, pairs given twice, or more memory than there is.
     """
     network = _fire_network(
         check_heads(heads), width, seed, (hidden_weight, hidden_bias, output_weight, output_bias)

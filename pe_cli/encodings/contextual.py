@@ -58,6 +58,17 @@ def cope(
         paper's code
     max_position : largest position, where there is no table; the table's last row where there is
     dtype : element type
+
+    Returns
+    -------
+    Tensors
+        positions (heads, queries, keys), and with a table bias of the same shape.
+
+    Raises
+    ------
+    PeError
+        For queries, keys, logits or a table whose shapes do not fit or that hold NaN, both keys and logits or
+        neither, or more memory than there is.
     """
     queries = _by_head(query, "query")
     heads, length, head_dim = queries.shape
@@ -120,6 +131,17 @@ def fox(*, log_gates: Array, gate_logits: bool = False, dtype: DType = "float32"
     log_gates : log f (heads, length), at most 0, -inf where everything before is forgotten; or (length,)
     gate_logits : the file holds x W + b instead, of which log f is the log-sigmoid
     dtype : element type
+
+    Returns
+    -------
+    Tensors
+        bias (heads, length, length).
+
+    Raises
+    ------
+    PeError
+        For logarithms above 0, gates that are not (heads, length) or not numbers, or more memory than there
+        is.
     """
     gates = np.atleast_2d(np.asarray(log_gates).astype(np.float64))
     if gates.ndim != 2:
@@ -162,6 +184,10 @@ def peg(
 ) -> NDArray[Any]:
     """PEG, conditional positions: a depthwise convolution of the tokens laid out on their grid.
 
+    >>> to_the_right = [[[[0, 0, 0], [1.0, 0, 0], [0, 0, 0]]]]
+    >>> peg(hidden=[[1.0], [2.0]], grid=(1, 2), weight=to_the_right).tolist()
+    [[0.0], [1.0]]
+
     conv(x) + b with zero padding, (H W, channels), is added to the tokens after the first block of the
     model. The zero padding is what tells a token where the border is, and so where it is.
 
@@ -179,6 +205,17 @@ def peg(
     prefix_tokens : tokens before the grid, such as the class token: their rows are 0
     add : give x + conv(x) + b, the tokens after the encoding
     dtype : element type
+
+    Returns
+    -------
+    Tensors
+        peg (H W, channels), with prefix_tokens as many rows more.
+
+    Raises
+    ------
+    PeError
+        For tokens that are not the grid, a kernel or bias of another number of channels, and NaN in any of
+        them.
     """
     kernel = checked(weight, "weight", dims=4)
     tokens = checked(_token_rows(np.asarray(hidden), tuple(grid), len(kernel)), "hidden", dims=2)
@@ -273,6 +310,17 @@ def global_tokens(
     table : longt5: global_relative_attention_bias.weight (num_buckets, heads) or transposed
     heads_first : the table is (heads, num_buckets); needed only where both are the same number
     dtype : element type of the bias (float32)
+
+    Returns
+    -------
+    Tensors
+        The ids that the scheme names, int64, and with a table bias (heads, length, globals).
+
+    Raises
+    ------
+    PeError
+        For sizes below 1, fewer tokens than a block, options of the other scheme, a table that does not fit,
+        or more memory than there is.
     """
     if length < 1 or block < 1:
         raise PeError(

@@ -70,6 +70,9 @@ def fourier(
 
     Style gaussian: cos(2 pi B x), then sin(2 pi B x), with B (a, K) random: (n, 2 K). B is the tensor `matrix`.
 
+    Source: Mildenhall et al. 2020, "NeRF", eq. 4; Jaegle et al. 2021, "Perceiver", section 3.2; Tancik et al.
+    2020, "Fourier Features Let Networks Learn High Frequency Functions", eq. 4 and section 6.1.
+
     Parameters
     ----------
     positions : coordinates (n,) or (n, axes); an int n stands for 0..n-1
@@ -85,8 +88,16 @@ def fourier(
     sin_first : sines in front of cosines, as in SAM and diffusers (gaussian)
     grid : take the cells of a grid as positions
 
-    Source: Mildenhall et al. 2020, "NeRF", eq. 4; Jaegle et al. 2021, "Perceiver", section 3.2; Tancik et al.
-    2020, "Fourier Features Let Networks Learn High Frequency Functions", eq. 4 and section 6.1.
+    Returns
+    -------
+    Tensors
+        fourier (n, features), float64; with style gaussian also matrix (axes, bands).
+
+    Raises
+    ------
+    PeError
+        For options of another style, a number of bands that is missing or not positive, a matrix or
+        resolution of another number of axes, and positions that are not finite numbers.
     """
     given: Mapping[str, Any] = {
         "include_input": include_input,

@@ -67,6 +67,17 @@ def deberta(
         does not, and reads row 0 to the right of it
     table : learned absolute positions (positions, dim)
     dtype : element type of the absolute part (float32)
+
+    Returns
+    -------
+    Tensors
+        relative_bucket and relative_index (queries, keys), int64, and with a table absolute (queries, dim).
+
+    Raises
+    ------
+    PeError
+        For a distance below 1, a table without positions to read it at, positions or distances that are not
+        whole numbers, pairs given twice, or more memory than there is.
     """
     if max_relative_positions < 1:
         raise PeError(
@@ -156,6 +167,18 @@ def tupe(
     untie_cls : treat the class token apart
     heads_first : the relative table is (heads, rows); needed only where both are the same number
     dtype : element type of the biases (float32)
+
+    Returns
+    -------
+    Tensors
+        relative_index (queries, keys), int64; relative_bias and absolute_bias (heads, queries, keys) where
+        their tables are given.
+
+    Raises
+    ------
+    PeError
+        For an odd number of buckets, parts that are missing or do not fit, positions or distances that are
+        not whole numbers, pairs given twice, or more memory than there is.
     """
     where, others = queries_and_keys(queries, keys)
     if num_buckets % 2:

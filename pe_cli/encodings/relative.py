@@ -80,6 +80,17 @@ def t5(
     bidirectional : buckets for keys to the right too (encoder), or only to the left (decoder)
     heads_first : the table is (heads, num_buckets); needed only where both are the same number
     dtype : element type of the bias (float32)
+
+    Returns
+    -------
+    Tensors
+        t5: buckets (queries, keys), int64, or with a table the bias (heads, queries, keys), of type `dtype`.
+
+    Raises
+    ------
+    PeError
+        For too few buckets, a table that has another number of them, positions or distances that are not
+        whole numbers, pairs given twice, or more memory than there is.
     """
 
     def buckets(d: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -142,6 +153,8 @@ def transformer_xl(
 
     Extrapolates: yes, a row exists for every distance. W_R, u and v are learned and are in the model.
 
+    Source: Dai et al. 2019, arXiv 1901.02860, section 3.3; Gulati et al. 2020, arXiv 2005.08100 (Conformer).
+
     Parameters
     ----------
     positions : distances (n,), query position minus key position; an int n stands for 0..n-1
@@ -153,7 +166,16 @@ def transformer_xl(
     base : base of the wavelengths
     dtype : element type
 
-    Source: Dai et al. 2019, arXiv 1901.02860, section 3.3; Gulati et al. 2020, arXiv 2005.08100 (Conformer).
+    Returns
+    -------
+    Tensors
+        transformer-xl (distances, dim), of type `dtype`.
+
+    Raises
+    ------
+    PeError
+        For an odd width, a limit below 1, positions that are not finite numbers, or more memory than there
+        is.
     """
     if dim < 2 or dim % 2:
         raise PeError(f"{parameter('dim')} {dim}: pairs of sine and cosine need an even width")
@@ -232,6 +254,19 @@ def shaw(
         M = its positions - 1); speecht5: clip(-d, -M, M-1)+M, 2M rows; etc: 0 itself, 1..M right, M+1..2M left
     table : learned vectors, one row per index
     dtype : element type of the vectors (float32)
+
+    Returns
+    -------
+    Tensors
+        shaw: rows (queries, keys), int64, or with a table its vectors (queries, keys, head_dim), of type
+        `dtype`.
+
+    Raises
+    ------
+    PeError
+        For a distance below 1, a limit to the right that the numbering does not have, a table of another
+        number of rows, positions or distances that are not whole numbers, pairs given twice, or more memory
+        than there is.
     """
     right = max_distance if max_right is None else max_right
     if max_distance < 1 or right < 0:
@@ -304,6 +339,18 @@ def swin(
     mlp_output_weight : version 2: weight of the network's second layer (heads, hidden)
     heads_first : the table is (heads, offsets); needed only where both are the same number
     dtype : element type of coordinates and bias (float32)
+
+    Returns
+    -------
+    Tensors
+        relative_position_index (n, n), with version 2 relative_coords_table, and with numbers to look up bias
+        (heads, n, n).
+
+    Raises
+    ------
+    PeError
+        For a window that is not two positive sides, options of the other version, a table or network that
+        does not fit, or more memory than there is.
     """
     height, width = _window_sides(window, "window")
     require_room((height * width, height * width), np.int64)

@@ -120,6 +120,8 @@ def sinusoidal(
     moco-v3, omdet-turbo (moco); conditional-detr, maskformer, mask2former, table-transformer (detr);
     positional-encodings (tatp22).
 
+    Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
+
     Parameters
     ----------
     positions : (n,) positions, or row numbers of the grid; an int n stands for 0..n-1
@@ -134,7 +136,16 @@ def sinusoidal(
     compute : float32 follows the float32 arithmetic of the style's authors, errors included
     dtype : type of the table
 
-    Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
+    Returns
+    -------
+    Tensors
+        sinusoidal (n, dim), of type `dtype`.
+
+    Raises
+    ------
+    PeError
+        For a width or base that is not positive, options of another style, positions of another number of
+        axes than the style has, positions that are not finite numbers, or more memory than there is.
     """
     where = np.asarray(positions)
     if dim < 1:
@@ -231,6 +242,9 @@ def timestep(
     w_i = max_period^(-i / (dim/2 - downscale_freq_shift)). Timesteps may be fractional (--positions 0,0.5,999).
     An odd width ends in a zero column. It is not added to anything: it is the input of a small network.
 
+    Source: Ho et al. 2020, "Denoising Diffusion Probabilistic Models", appendix B; diffusers
+    `get_timestep_embedding`.
+
     Parameters
     ----------
     positions : timesteps (n,); an int n stands for 0..n-1
@@ -242,8 +256,16 @@ def timestep(
     compute : float32 follows the float32 arithmetic of diffusers, errors included
     dtype : type of the table
 
-    Source: Ho et al. 2020, "Denoising Diffusion Probabilistic Models", appendix B; diffusers
-    `get_timestep_embedding`.
+    Returns
+    -------
+    Tensors
+        timestep (n, dim), of type `dtype`.
+
+    Raises
+    ------
+    PeError
+        For a width below 2, a period that is not positive, positions that are not finite numbers, or more
+        memory than there is.
     """
     if dim < 2:
         raise PeError(f"{parameter('dim')} {dim} leaves no room for a pair of sine and cosine")
@@ -301,6 +323,8 @@ def learned(
     where it was trained to: it does not extrapolate. The values depend on the seed and on the position alone:
     the same in every run, on every machine and with every version of numpy.
 
+    Source: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning"; Devlin et al. 2018, "BERT".
+
     Parameters
     ----------
     positions : (n,) whole numbers from 0; an int n stands for 0..n-1
@@ -310,7 +334,16 @@ def learned(
     cut : where a truncated normal ends, in standard deviations (2 if not given)
     seed : key of the random numbers (0 if not given)
 
-    Source: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning"; Devlin et al. 2018, "BERT".
+    Returns
+    -------
+    Tensors
+        learned (n, dim), float64; the command rounds it to its --dtype.
+
+    Raises
+    ------
+    PeError
+        For a width that is not positive, positions that are not whole numbers from 0, options that `init`
+        does not have, and a deviation or cut out of range.
     """
     if dim < 1:
         raise PeError(f"{parameter('dim')} {dim} is not a positive width")

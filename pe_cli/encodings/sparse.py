@@ -66,6 +66,18 @@ def axial(
     seed : of the normal initial values (0)
     expand : write the rows of the positions instead of factors and indices
     dtype : element type
+
+    Returns
+    -------
+    Tensors
+        factor_0, factor_1, … (length, width), and indices (n, axes), int64, where positions are given; or
+        with expand axial (n, width).
+
+    Raises
+    ------
+    PeError
+        For sides and widths that do not fit each other, positions outside of the grid, options that `init`
+        does not have, or more memory than there is.
     """
     if len(shape) != len(dims) or not shape or min(*shape, *dims, 1) < 1:
         raise PeError(
@@ -155,6 +167,16 @@ def sparse_transformer(
     dim : width of the two tables
     seed : of their initial values (0), normal with deviation 0.125 / sqrt(2 dim)
     dtype : element type of the tables (float32)
+
+    Returns
+    -------
+    Tensors
+        pattern (2, n, n), bool; row_index and column_index (n,), int64; with dim row_table and column_table.
+
+    Raises
+    ------
+    PeError
+        For sizes below 1, options of the other pattern, or more memory than there is.
     """
     if length < 1 or stride < 1:
         raise PeError(

@@ -52,6 +52,9 @@ def resolve(
 ) -> Resolved:
     """The encoding of the model that a file describes.
 
+    >>> resolve("llama-3.1").parameters["base"]
+    500000.0
+
     Parameters
     ----------
     spec : a config.json, a model folder, a .gguf file, or `-` for JSON on stdin
@@ -60,8 +63,14 @@ def resolve(
     seq_len : length for which the table is made, where it depends on that (dynamic NTK, LongRoPE)
     truncate : overrides what the file says on rounding YaRN's range
 
-    Raises PeError that names file, key and remedy where something is missing, of the wrong type or unknown,
-    and where the frequencies are learned or depend on data.
+    Returns
+    -------
+    Resolved : `encoding` and its `parameters`, `origins` of the values, `facts` of the attention, and what was not read.
+
+    Raises
+    ------
+    PeError
+        With file, key and remedy: for what is missing, of a wrong type, unknown, learned, or dependent on data.
     """
     if is_gguf(spec):
         from pe_cli.models.gguf import resolve_gguf
@@ -73,13 +82,8 @@ def resolve(
                 f"{spec}: llama.cpp always rounds YaRN's range, so {parameter('truncate')} has no place here"
             )
         return resolve_gguf(spec, layer_type=layer_type, seq_len=seq_len)
-    return resolve_configuration(
-        read_configuration(spec),
-        component=component,
-        layer_type=layer_type,
-        seq_len=seq_len,
-        truncate=truncate,
-    )
+    asked: dict[str, Any] = {"component": component, "layer_type": layer_type, "seq_len": seq_len}
+    return resolve_configuration(read_configuration(spec), **asked, truncate=truncate)
 
 
 def resolve_configuration(
@@ -92,13 +96,11 @@ def resolve_configuration(
 ) -> Resolved:
     """`resolve` for a configuration that is read already."""
     if CLASS_KEY in config.values:
-        if component is not None or layer_type is not None:
+        asked = {"component": component, "layer_type": layer_type, "seq_len": seq_len, "truncate": truncate}
+        given = " and ".join(parameter(name) for name, value in asked.items() if value is not None)
+        if given:
             raise PeError(
-                f"{config.file}: a diffusion transformer has one table: leave {parameter('component')} and {parameter('layer_type')} out"
-            )
-        if truncate is not None or seq_len is not None:
-            raise PeError(
-                f"{config.file}: the table of a diffusion transformer is not scaled: leave {parameter('seq_len')} and {parameter('truncate')} out"
+                f"{config.file}: a diffusion transformer has one table, which is not scaled: leave {given} out"
             )
         from pe_cli.models.axes import resolve_denoiser
 
@@ -437,6 +439,9 @@ def from_config(
     **options: Any,
 ) -> Tensors:
     """The table of a model at `positions`, as `pe gen model` makes it.
+
+    >>> from_config("llama-3.1", 8192)["cos"].shape
+    (8192, 128)
 
     Where the encoding is one of pairs (ALiBi, T5), `positions` are those of queries and keys alike. The table comes in
     the layout in which the model's own code has it.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError
+from pe_cli.errors import PeError, counted
 from pe_cli.process import require_memory
 from pe_cli.structures.graph import fingerprint
 
@@ -149,9 +149,8 @@ class Forest:
             raise PeError(f"node {stuck[0]} is its own ancestor: this is not a tree")
 
     def __repr__(self) -> str:
-        return (
-            f"Forest({self.num_trees} trees, {self.num_nodes} nodes, {fingerprint(self.parents, self.ranks)})"
-        )
+        sizes = f"{counted(self.num_trees, 'tree', 'trees')}, {counted(self.num_nodes, 'node', 'nodes')}"
+        return f"Forest({sizes}, {fingerprint(self.parents, self.ranks)})"
 
     @property
     def num_nodes(self) -> int:

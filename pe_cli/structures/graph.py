@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import PeError, in_python, needs, parameter, spelled
+from pe_cli.errors import PeError, counted, in_python, needs, parameter, spelled
 
 Parallel: TypeAlias = Literal["sum", "first"]
 
@@ -145,7 +145,8 @@ class Graph:
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"
         graphs = f"{self.num_graphs} graphs, " if self.several else ""
-        return f"Graph({graphs}{self.num_nodes} nodes, {self.num_edges} edges, {kind}, {fingerprint(self.edges, self.weights)})"
+        nodes, edges = counted(self.num_nodes, "node", "nodes"), counted(self.num_edges, "edge", "edges")
+        return f"Graph({graphs}{nodes}, {edges}, {kind}, {fingerprint(self.edges, self.weights)})"
 
     @property
     def num_edges(self) -> int:

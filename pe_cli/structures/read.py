@@ -90,6 +90,11 @@ def read_graph(
 ) -> Graph | GraphDataset:
     """Read a graph, or a dataset of graphs, from a file, from a folder, or from standard input for `-`.
 
+    >>> with open("edges.tsv", "w") as file:
+    ...     _ = file.write("0 1\\n1 2\\n")
+    >>> read_graph("edges.tsv").edges.tolist()
+    [[0, 1], [1, 2]]
+
     Formats, told by content: edge list (tabs, commas, semicolons or spaces; # and % comments; a header; .gz), Matrix
     Market, scipy .npz, edge_index or adjacency matrix in .npy, .npz, .h5 and .safetensors, GraphML, GML, Pajek,
     node-link JSON. Datasets: edge_index with ptr or batch as PyTorch Geometric stores them, folders of TUDataset and OGB,
@@ -104,6 +109,10 @@ def read_graph(
     ids : auto (whole numbers are rows), relabel (number those that occur, in order), or text (rows as they appear).
     parallel : several edges between two nodes: sum of their weights, or the first only. Where every edge is written in
         both directions, each counts once, with the mean of its two weights; where only some are, these are summed.
+
+    Returns
+    -------
+    Graph, or GraphDataset for a file or folder of many graphs, which are read in blocks.
 
     Raises
     ------

@@ -417,6 +417,11 @@ def read_forest(
 ) -> Forest:
     """Read trees from a file, or from standard input for `-`.
 
+    >>> with open("words.heads", "w") as file:
+    ...     _ = file.write("2 0 2\\n")
+    >>> read_forest("words.heads").parents.tolist()
+    [1, -1, 1]
+
     Formats: Penn brackets, CoNLL-U, JSON (nested objects or lists, py150's flat list), heads (one number a node, from 1,
     0 = root), and, where the name ends in .py, Python source.
 
@@ -427,6 +432,10 @@ def read_forest(
     skip_bad : leave out sentences that are no tree, and say how many; else they are an error.
     traces : keep or drop the leaves below -NONE-, and constituents that then hold no word.
     values : names and constants of Python source, and the `value` of JSON leaves, are leaves of their own.
+
+    Returns
+    -------
+    Forest : the trees in the order of the file.
 
     Raises
     ------

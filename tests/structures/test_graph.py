@@ -112,7 +112,7 @@ def test_what_is_no_graph(arguments, message):
 
 def test_the_record_says_which_graph():
     one, other = graph(3, [(0, 1)]), graph(3, [(0, 2)])
-    assert repr(one).startswith("Graph(3 nodes, 1 edges, undirected, sha256 ")
+    assert repr(one).startswith("Graph(3 nodes, 1 edge, undirected, sha256 ")
     assert repr(one) != repr(other)
 
 

@@ -283,6 +283,11 @@ def magnetic(
     solver : dense up to 2,000 nodes; beyond, needs scipy: shift-invert for paths, trees and meshes, lanczos for graphs
         that branch out, cg (conjugate gradients) for those with hubs.
 
+    Returns
+    -------
+    Tensors
+        eigenvectors, complex128 or with parts two float64, and eigenvalues; of several graphs with ptr (graphs + 1,).
+
     Raises
     ------
     PeError

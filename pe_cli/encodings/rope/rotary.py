@@ -86,6 +86,11 @@ def rope(
     original-len, low-freq-factor, high-freq-factor; longrope: original-len, factor, short-factor,
     long-factor, seq-len or policy, attention-factor; proportional: partial, factor.
 
+    Source: Su et al. 2021, arXiv 2104.09864, section 3.2.2; linear: Chen et al. 2023, arXiv 2306.15595; ntk:
+    bloc97 2023; dynamic-ntk: emozilla 2023; ntk-fixed, ntk-mixed: Su Jianlin 2023, kexue.fm 9706; ntk-by-parts,
+    yarn: Peng et al. 2023, arXiv 2309.00071; longrope: Ding et al. 2024, arXiv 2402.13753; llama3: Meta 2024;
+    proportional: Barbero et al. 2024, arXiv 2410.06205; sections and axis styles: the models' own code.
+
     Parameters
     ----------
     positions : (n,) positions, or (n, k) coordinates where there are k axes; an int n stands for 0..n-1
@@ -119,10 +124,18 @@ def rope(
     compute : exact, or float32 as the frameworks compute, so that their tables are matched
     dtype : element type, rounded once
 
-    Source: Su et al. 2021, arXiv 2104.09864, section 3.2.2; linear: Chen et al. 2023, arXiv 2306.15595; ntk:
-    bloc97 2023; dynamic-ntk: emozilla 2023; ntk-fixed, ntk-mixed: Su Jianlin 2023, kexue.fm 9706; ntk-by-parts,
-    yarn: Peng et al. 2023, arXiv 2309.00071; longrope: Ding et al. 2024, arXiv 2402.13753; llama3: Meta 2024;
-    proportional: Barbero et al. 2024, arXiv 2410.06205; sections and axis styles: the models' own code.
+    Returns
+    -------
+    Tensors
+        rope (n, d), or cos and sin as the layout has them, of type `dtype`; a layout of frequencies alone
+        gives inv_freq, rope_freqs.weight or freqs (pairs,). `facts` say the magnitude and what the scaling
+        came to.
+
+    Raises
+    ------
+    PeError
+        For a width that the layout or the axes cannot have, options that the scaling does not take or needs,
+        values out of range, positions that are not finite numbers, or more memory than there is.
     """
     if dim is None:
         if axes is None:
@@ -200,6 +213,8 @@ def xpos(
     with ζ_i = (2 i / dim + gamma) / (1 + gamma): scores of far pairs fade. Names are those of rope with q_ and k_
     in front. Extrapolates: far better than rope; only scores matter, and they do not depend on the centre.
 
+    Source: Sun et al. 2022, arXiv 2212.10554; torchscale `XPOS`.
+
     Parameters
     ----------
     positions : (n,) positions; an int n stands for 0..n-1
@@ -211,7 +226,16 @@ def xpos(
     layout : how cosines and sines are stored
     dtype : element type, rounded once
 
-    Source: Sun et al. 2022, arXiv 2212.10554; torchscale `XPOS`.
+    Returns
+    -------
+    Tensors
+        q_ and k_ before the names of the layout, (n, d) each; `facts` say the centre.
+
+    Raises
+    ------
+    PeError
+        For an odd width, a layout without decay, values that are not positive, positions that are not finite
+        numbers, and a decay that the type cannot hold.
     """
     if layout not in rope_layouts.TABLES:
         raise PeError(
