@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import re
 import sys
@@ -327,6 +326,8 @@ def _list(argv: list[str]) -> int:
         ]
         what = "encodings"
     if "--json" in argv:
+        import json
+
         print(json.dumps({"schema": "pe.list/1", what: rows}, indent=1))
     else:
         width = max(len(row["name"]) for row in rows)

@@ -6,7 +6,6 @@ The package finds the tables, plans their change and what has to follow them, an
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -128,6 +127,8 @@ def run(
 
 def command_line(source: str, said: Mapping[str, Any]) -> str:
     """The command line that does it again: paths are cut to names, defaults left out."""
+    import shlex
+
     from pe_cli.files.sources import without_folder
 
     words = ["pe", "extend", without_folder(source)]
@@ -255,6 +256,8 @@ def _warn_of_formula(source: Source, request: ResizeRequest, reports: list[Table
 
 def _again(command: str, request: ResizeRequest) -> str:
     """What to do instead: the size stands in the command, whose parameters in the file do not always tell it."""
+    import shlex
+
     try:
         words = shlex.split(command)
     except ValueError:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.inspect.result import Array, Law, frequency_slack
-from pe_cli.numerics.dtypes import round_to
+from pe_cli.inspect.result import PRECISIONS, Array, Law, frequency_slack
 
 USUAL_BASE = 10000.0
 NEAR_USUAL = 0.005
@@ -291,7 +290,7 @@ def rounded_geometric(frequencies: NDArray[np.float64]) -> tuple[str, float] | N
 def as_rounded(base: float, count: int, name: str) -> NDArray[np.float64]:
     """base^(-i/n) for n = `count`, rounded to the type called `name`."""
     exact = np.asarray(base ** (-np.arange(count) / count), dtype=np.float64)
-    return np.asarray(round_to(exact, name), dtype=np.float64)
+    return PRECISIONS[name].nearest(exact)
 
 
 MOST_DIGITS = 6

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.numerics.dtypes import numpy_dtype
-
 Array = NDArray[np.float64]
 FLOAT32_STEP = 2.0**-24  # half an ulp of a float32 between 1 and 2, relative
 
 
 EXPONENT_BITS = 0x7FF << 52  # of a float64
+SMALLEST = 2.0**-1074  # above 0
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,19 @@ class Precision:
     name: str
     unit: float
     tiny: float
+    largest: float
+
+    def nearest(self, values: Array) -> Array:
+        """The number of the type that is nearest to each of these, ties to even; its largest is no limit here.
+
+        So is seen what is rounded to types that numpy lacks without ml_dtypes, of which some releases take a second to load.
+        """
+        step = np.maximum(2 * self.half_ulp(values), SMALLEST)
+        return np.asarray(np.rint(values / step) * step)
+
+    def holds(self, values: Array) -> bool:
+        """Whether all of these finite numbers are numbers of the type."""
+        return bool((np.abs(values) <= self.largest).all() and np.array_equal(self.nearest(values), values))
 
     def half_ulp(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Half the distance between neighbours at each value: the error of one rounding."""
@@ -40,12 +52,12 @@ class Precision:
 PRECISIONS = {
     p.name: p
     for p in (
-        Precision("float64", 2.0**-54, 2.0**-1075),
-        Precision("float32", 2.0**-25, 2.0**-150),
-        Precision("float16", 2.0**-12, 2.0**-25),
-        Precision("bfloat16", 2.0**-9, 2.0**-134),
-        Precision("float8_e4m3fn", 2.0**-5, 2.0**-10),
-        Precision("float8_e5m2", 2.0**-4, 2.0**-17),
+        Precision("float64", 2.0**-54, 2.0**-1075, (2 - 2.0**-52) * 2.0**1023),
+        Precision("float32", 2.0**-25, 2.0**-150, (2 - 2.0**-23) * 2.0**127),
+        Precision("float16", 2.0**-12, 2.0**-25, 65504.0),
+        Precision("bfloat16", 2.0**-9, 2.0**-134, (2 - 2.0**-7) * 2.0**127),
+        Precision("float8_e4m3fn", 2.0**-5, 2.0**-10, 448.0),
+        Precision("float8_e5m2", 2.0**-4, 2.0**-17, 57344.0),
     )
 }
 NARROW_FIRST = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "float32", "float64")
@@ -73,11 +85,7 @@ def stored_precision(values: NDArray[Any]) -> Precision:
         or np.unique(np.abs(exact)).size < FEWEST_VALUES
     ):
         return PRECISIONS[widest]
-    for name in NARROW_FIRST:
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.array_equal(exact.astype(numpy_dtype(name)).astype(np.float64), exact):
-                return PRECISIONS[name]
-    return PRECISIONS[widest]
+    return next(PRECISIONS[name] for name in NARROW_FIRST if PRECISIONS[name].holds(exact))
 
 
 def frequency_slack(angular: Array) -> Array:

@@ -23,7 +23,7 @@ from pe_cli.inspect.laws import digits_of, roundest
 from pe_cli.inspect.learned import describe_checkpoint
 from pe_cli.inspect.result import PRECISIONS, stored_precision
 from pe_cli.inspect.tables import arrangements, repeated
-from pe_cli.numerics.dtypes import round_to
+from pe_cli.numerics.dtypes import numpy_dtype, round_to
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DTYPES = ("float32", "float16", "bfloat16")
@@ -663,3 +663,22 @@ def test_buckets_of_deberta_that_go_on_by_ones(buckets: int, limit: int) -> None
         buckets,
         limit,
     )
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_what_a_type_holds_is_what_it_gives_back(name: str) -> None:
+    """Every number of the type, its neighbours in float64, and the same doubled, against ml_dtypes and numpy."""
+    dtype = numpy_dtype(name)
+    codes = np.arange(2 ** (8 * dtype.itemsize)).astype(f"u{dtype.itemsize}")
+    numbers = codes.view(dtype).astype(np.float64)
+    numbers = numbers[np.isfinite(numbers)]
+    tried = np.concatenate([numbers, np.nextafter(numbers, np.inf), 1.5 * numbers, 2 * numbers])
+    with np.errstate(over="ignore"):
+        given_back = round_to(tried, name).astype(np.float64)
+    precision = PRECISIONS[name]
+    assert [precision.holds(tried[i : i + 1]) for i in range(0, len(tried), 37)] == (given_back == tried)[
+        ::37
+    ].tolist()
+    assert precision.holds(numbers)
+    inside = np.abs(tried) <= precision.largest
+    assert np.array_equal(precision.nearest(tried[inside]), given_back[inside])
