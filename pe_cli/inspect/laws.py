@@ -81,6 +81,14 @@ def digits_of(value: float) -> int:
     return len(f"{value:.11e}".partition("e")[0].replace(".", "").rstrip("0"))
 
 
+WRITTEN = 5
+
+
+def written(place: float) -> bool:
+    """Whether a position is a number that someone wrote down: whole, or of few digits."""
+    return place.is_integer() or digits_of(place) <= WRITTEN
+
+
 def log_errors(step: Array, error: Array) -> tuple[Array, Array]:
     """ln u and its standard error, that of frequencies computed in float32 included."""
     return np.log(step), np.hypot(error / step, frequency_slack(step) / 2)
@@ -277,6 +285,9 @@ def rounded_geometric(frequencies: NDArray[np.float64]) -> tuple[str, float] | N
     fitted = float(np.exp(float(places @ np.log(frequencies[normal])) / max(float(places @ places), 1e-9)))
     if not LOWEST_BASE < fitted < np.inf:
         return None
+    exact = fitted ** (-np.arange(count) / count)
+    if (np.abs(exact - frequencies) <= MEASURED * frequencies).all():
+        return None  # powers of two are in every type: nothing was rounded
     for name, step in STEPS.items():
         for base in dict.fromkeys(
             (USUAL_BASE, roundest(fitted, fitted * step), roundest(fitted, fitted * step / 8))

@@ -45,7 +45,7 @@ class WaveFit:
     """A exp(i p w) beside the cosines and sines [n, m] that it should make; NaN where a column is absent.
 
     `exact` where it makes the rows that it was fitted to within one rounding; else its frequencies are taken as float32
-    numbers, and its angles as float32 products.
+    numbers, and its angles as float32 products, unless the products themselves were not rounded (`only_frequencies`).
     """
 
     LAST_BITS = 12  # float32 code gives a frequency to within so many steps
@@ -61,29 +61,40 @@ class WaveFit:
         self.cos, self.sin = cos, sin
         self.frequencies, self.amplitude, self.precision = frequencies, amplitude, precision
         self.single: NDArray[np.float32] | None = None
+        self.only_frequencies = False
         self.ulp = 2 * float(precision.half_ulp(np.array([amplitude * 0.99]))[0])
 
     def fit(self, rows: Numbers, positions: Array) -> bool:
         """Choose the arithmetic in which `rows` at `positions` are made; False where neither does it."""
-        self.single = None
+        self.single, self.only_frequencies = None, False
         if self.good(rows, positions).all():
             return True
+        if self.precision.unit <= COARSE:
+            self.single, self.only_frequencies = self._single(rows, positions, np.float64), True
+            if self.good(rows, positions).all():
+                return True
+            self.only_frequencies = False
+        self.single = self._single(rows, positions, np.float32)
+        return bool(self.good(rows, positions).all())
+
+    def _single(self, rows: Numbers, positions: Array, product: type) -> NDArray[np.float32]:
+        """The float32 frequencies whose products with the positions make these rows best."""
         most = max(self.TELLING, self.ENTRIES // len(self.frequencies))
         few = np.unique(np.linspace(0, len(rows) - 1, most).astype(int))
         c, s = self.cos[rows[few]], self.sin[rows[few]]
-        p = positions[few].astype(np.float32)[:, None]
+        p = positions[few].astype(product)[:, None]
         nearest = np.array([float(w) for w in self.frequencies]).astype(np.float32)
-        best, least = nearest.copy(), np.full(len(nearest), np.inf)
+        best: NDArray[np.float32] = nearest.copy()
+        least = np.full(len(nearest), np.inf)
         by_rounding = self.ulp**2  # of one entry: a smaller gain is chance
         for step in sorted(range(-self.LAST_BITS, self.LAST_BITS + 1), key=abs):
             tried = (nearest.view(np.int32) + np.int32(step)).view(np.float32)
             angle = (p * tried).astype(np.float64)
             rest = np.nansum((self.amplitude * np.cos(angle) - c) ** 2, axis=0)
             rest += np.nansum((self.amplitude * np.sin(angle) - s) ** 2, axis=0)
-            better = rest < least - by_rounding
+            better = (rest < least - by_rounding) & np.isfinite(tried)
             best[better], least[better] = tried[better], rest[better]
-        self.single = best
-        return bool(self.good(rows, positions).all())
+        return best
 
     @property
     def exact(self) -> bool:
@@ -100,7 +111,9 @@ class WaveFit:
         if not self.exact:
             exactly = WaveFit(self.cos, self.sin, self.frequencies, self.amplitude, self.precision)
             worst = exactly._compare(rows, positions)[1]
-        return Match(bool(good.all()), self.exact, worst, own / self.ulp)
+        return Match(
+            bool(good.all()), self.exact, worst, own / self.ulp, only_frequencies=self.only_frequencies
+        )
 
     def _compare(self, rows: Numbers, positions: Array) -> tuple[NDArray[np.bool_], float]:
         """Which rows are made, and the largest error of all."""
@@ -119,10 +132,10 @@ class WaveFit:
 
     def _made(self, positions: Array) -> tuple[NDArray[np.complex128], Array]:
         """The rows, and by how much arithmetic may change them before they are stored."""
-        if self.single is None:
-            angular = np.abs(np.array([float(w) for w in self.frequencies]))
-            travelled = np.abs(np.outer(positions, angular))
-            z = rotations(positions, self.frequencies, amplitude=self.amplitude)
+        if self.single is None or self.only_frequencies:
+            used = self.frequencies if self.single is None else self.single.astype(np.float64)
+            travelled = np.abs(np.outer(positions, np.array([float(w) for w in used])))
+            z = rotations(positions, used, amplitude=self.amplitude)
             return z, 2.0**-49 * self.amplitude * (1 + travelled)
         with np.errstate(over="ignore"):
             angle = np.outer(positions.astype(np.float32), self.single).astype(np.float64)
@@ -355,10 +368,25 @@ def places_of_first(angles: Array, step: Array, noise: Array) -> Iterator[float]
         yield float(near[0])
     places, rest = _far(angles, step, noise)
     room = WHOLE + FLOAT32_PLACE * np.abs(places)
-    whole = places[np.abs(places - np.rint(places)) < np.minimum(room, NEARLY)][:MOST_WHOLE]
-    for place in dict.fromkeys([*whole.tolist(), float(places[0])]) if rest[0] < AGREE else ():
+    off = np.abs(places - np.rint(places))
+    sharp = 6 * float((noise / np.maximum(np.abs(step), 1e-12)).min())
+    whole = places[off < np.minimum(room, NEARLY)][:MOST_WHOLE]
+    sharply = places[off < np.minimum(room, sharp)][:MOST_WHOLE]
+    for place in (
+        dict.fromkeys([*sharply.tolist(), *whole.tolist(), float(places[0])]) if rest[0] < AGREE else ()
+    ):
         if not (near_rest[0] < AGREE and abs(place - float(near[0])) < 1):
             yield place
+
+
+def comes_again(step: Array, noise: Array) -> float | None:
+    """After how many positions all angles are the same to within their errors, since the steps (m,) are multiples of one
+    another; None where they are not within all the turns that are looked at."""
+    step, noise = step[np.argsort(np.abs(step))], noise[np.argsort(np.abs(step))]
+    period = TURN * FAR_TURNS[FAR_TURNS > 0] / abs(float(step[0]))
+    off = np.abs(wrapped(np.outer(period, step)))
+    alike = (off <= 3 * noise + 1e-12 * np.outer(period, np.abs(step))).all(axis=1)
+    return float(period[alike.argmax()]) if alike.any() else None
 
 
 MOST_WHOLE = 3

@@ -122,10 +122,11 @@ class Match:
     max_abs: float
     ulps: float
     narrow: str | None = None  # the type, narrower than float32, in which the angles were computed
+    only_frequencies: bool = False  # were rounded to float32, the angles were not
 
     @property
     def float32_angles(self) -> bool:
-        return self.reproduced and not self.exact
+        return self.reproduced and not self.exact and not self.only_frequencies
 
     @property
     def arithmetic(self) -> str:
@@ -148,6 +149,7 @@ class Solution:
     likelihood: int = 0  # rank among the hypotheses that also reproduce the rows
     rule: str | None = None  # by which positions leave the line
     strangers: tuple[int, ...] = ()
+    other_starts: tuple[str, ...] = ()  # where the rows may begin as well
 
     @property
     def kind(self) -> tuple[str, float | None, int]:
@@ -169,7 +171,7 @@ class Solution:
 
     def place_facts(self) -> dict[str, Any]:
         """Start and stride, and where they do not tell all, the runs of positions and the first row that leaves the line."""
-        facts: dict[str, Any] = {"start": tidy(self.start)}
+        facts: dict[str, Any] = {} if self.other_starts else {"start": tidy(self.start)}
         if self.front:
             facts["offset_rows"] = self.front
         stride = tidy(self.stride)
@@ -201,6 +203,48 @@ def runs_of(positions: Array, stride: float) -> list[list[float]]:
         runs.append([tidy(float(positions[begun])), tidy(float(positions[end])), end - begun + 1])
         begun = end + 1
     return runs
+
+
+@dataclass
+class NonzeroRows:
+    """The rows of a table without zero rows: `body` is the longest run, `before` how many rows lie before it."""
+
+    body: NDArray[Any]
+    before: int
+    zero: list[int]
+    others: NDArray[np.intp]
+    table: NDArray[Any]
+    numbers: NDArray[np.intp] | None  # of the body's rows in the whole table
+
+    @classmethod
+    def of(cls, table: NDArray[Any], numbers: NDArray[np.intp] | None) -> NonzeroRows | None:
+        empty = ~np.any(table, axis=1)
+        if empty.mean() > 0.5 or len(table) - empty.sum() < 2:
+            return None
+        edges = np.flatnonzero(np.diff(np.concatenate([[True], empty, [True]]).astype(np.int8)))
+        runs = edges.reshape(-1, 2)
+        start, stop = runs[np.argmax(runs[:, 1] - runs[:, 0])]
+        rest = np.flatnonzero(~empty)
+        others = rest[(rest < start) | (rest >= stop)]
+        zero = [int(row) for row in np.flatnonzero(empty)]
+        body_numbers = None if numbers is None else numbers[start:stop]
+        return cls(table[start:stop], int(start), zero, others, table, body_numbers)
+
+    def facts(self, solved: Solution) -> dict[str, Any] | None:
+        """What the rows before the body are; None where a row outside it does not belong to the table."""
+        if not self.zero:
+            return solved.place_facts()
+        if not solved.even:
+            return None
+        expected_first = solved.start - (self.before + solved.front) * solved.stride
+        facts = solved.place_facts()
+        if len(self.zero) == 1 and abs(expected_first) < 1e-6 and solved.stride == 1:
+            return facts | {"start": 0, "padding_idx": self.zero[0]}
+        if len(self.others):
+            return None
+        if self.zero == list(range(self.before)):
+            return facts | {"prefix_rows": self.before, "offset_rows": self.before + solved.front}
+        return facts | {"zero_rows": self.zero}
 
 
 @dataclass

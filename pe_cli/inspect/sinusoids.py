@@ -25,8 +25,17 @@ from pe_cli.inspect.laws import (
     roundest,
     sinusoid_laws,
     variants,
+    written,
 )
-from pe_cli.inspect.regenerate import FARTHEST, NEARLY, WaveFit, place_rows, places_of_first, resembles
+from pe_cli.inspect.regenerate import (
+    FARTHEST,
+    NEARLY,
+    WaveFit,
+    comes_again,
+    place_rows,
+    places_of_first,
+    resembles,
+)
 from pe_cli.inspect.result import Array, Law, Match, Precision, Solution, tidy
 from pe_cli.inspect.rotation import Rotation, unless_one
 from pe_cli.numerics.dtypes import round_to
@@ -256,13 +265,21 @@ def _attempt(
             if match is None or not _believed(match, float(positions[0])):
                 continue
             matches.append((match, positions))
-            if match.exact or match.ulps < SURE:
+            if _sure(match) and written(float(positions[0])) and abs(positions[0]) < FRACTIONS_UP_TO:
                 break  # float32 angles that are made less well may be those of other positions
         if matches:
-            match, positions = min(matches, key=lambda one: one[0].ulps)
-            also = [p[0] for m, p in matches if p is not positions and m.ulps < 2 * match.ulps]
-            law = replace(law, ambiguous=(*law.ambiguous, *(f"start {tidy(first)}" for first in also)))
+            match, positions = min(matches, key=_doubt)
+            first = float(positions[0])
+            rivals = [p[0] for m, p in matches if abs(p[0] - first) > 1 and m.ulps < 2 * match.ulps]
+            others = [f"start {tidy(rival)}" for rival in rivals if written(rival) or not written(first)]
+            again = None if written(first) else _period(found, frequencies)
+            if again is not None:
+                others.append(
+                    f"start {tidy(first)} or {tidy(again)} positions from it, where all angles come again"
+                )
             one = Solution(law, width, shift, positions, amplitude, match, frequencies, found.even, dim)
+            if others and not (written(first) and abs(first) < FRACTIONS_UP_TO):
+                one.other_starts = tuple(others)
             done.setdefault(kind, one)
             yield one
 
@@ -271,10 +288,25 @@ SURE = 2.0  # ulps
 FRACTIONS_UP_TO = 256.0
 
 
+def _sure(match: Match) -> bool:
+    return match.exact or match.ulps < SURE
+
+
+def _doubt(one: tuple[Match, Array]) -> tuple[bool, bool, bool, float]:
+    """The simplest position that makes the rows comes first."""
+    match, first = one[0], float(one[1][0])
+    return not _sure(match), not first.is_integer(), not written(first), match.ulps
+
+
+def _period(found: Rotation, frequencies: Sequence[Any]) -> float | None:
+    angular, noise = _first_angles(found, frequencies)[1:]
+    return comes_again(angular, noise) if len(angular) else None
+
+
 def _believed(match: Match, first: float) -> bool:
-    """Whether rows are at these positions: far from 0, the rounding of float32 angles leaves room for some fraction of a
-    position that makes almost any rows."""
-    return match.exact or match.ulps < SURE or abs(first) < FRACTIONS_UP_TO or first == round(first)
+    """Whether rows are at these positions: far from 0, the rounding of float32 angles leaves room for some position that
+    makes almost any rows."""
+    return _sure(match) or abs(first) < FRACTIONS_UP_TO
 
 
 def _by_distance_from_zero(
@@ -361,15 +393,30 @@ def _positions(found: Rotation, unit: float, frequencies: Sequence[Any]) -> Iter
     """Positions of the rows of the run: the first one decoded from its angles, rounded where whole numbers fit."""
     if not abs(unit) < FARTHEST:
         return
+    angles, angular, noise = _first_angles(found, frequencies)
+    error = 6 * float((noise / angular).min()) if len(angular) else 0.0
+    for first in places_of_first(angles, angular, noise) if len(angular) else ():
+        if abs(first) > FARTHEST or _by_chance(first, angular, noise):
+            continue
+        told: list[float] = []
+        for tried in (_rounded(first, unit), roundest(first, error), first):
+            if all(abs(tried - one) > SAME_PLACE for one in told):
+                told.append(tried)
+                line = tried + found.place * unit
+                whole = np.rint(line)
+                if not found.even and np.abs(line - whole).max() < NEARLY and np.any(line != whole):
+                    yield whole
+                yield line
+
+
+SAME_PLACE = 1e-9
+
+
+def _first_angles(found: Rotation, frequencies: Sequence[Any]) -> tuple[Array, Array, Array]:
+    """The angles of the first row, the frequencies and the errors, of the pairs that turn and are there."""
     angular = np.array([float(w) for w in frequencies])
     live = (angular > 0) & ~np.isnan(found.first)
-    noise = np.maximum(found.first_error[live], 1e-7)
-    for first in places_of_first(found.first[live], angular[live], noise) if live.any() else ():
-        if abs(first) > FARTHEST or _by_chance(first, angular[live], noise):
-            continue
-        yield _rounded(first, unit) + found.place * unit
-        if abs(first - _rounded(first, unit)) > 1e-9:
-            yield first + found.place * unit
+    return found.first[live], angular[live], np.maximum(found.first_error[live], 1e-7)
 
 
 MOST_CHANCE = 1e-3

@@ -9,8 +9,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.inspect.laws import ROUND_DIGITS, as_rounded, digits_of, rounded_geometric, roundest, unknown_law
-from pe_cli.inspect.result import Array, Identified, Law, Precision, Reading, Solution, stored_precision, tidy
+from pe_cli.inspect.laws import (
+    ROUND_DIGITS,
+    as_rounded,
+    digits_of,
+    rounded_geometric,
+    roundest,
+    unknown_law,
+    written,
+)
+from pe_cli.inspect.result import (
+    Array,
+    Identified,
+    Law,
+    NonzeroRows,
+    Precision,
+    Reading,
+    Solution,
+    stored_precision,
+    tidy,
+)
 from pe_cli.inspect.rotation import (
     GLANCE,
     Rotation,
@@ -161,6 +179,7 @@ def identify_table(
     if way != "split":
         return _alone(once, way, rows, precision)
     unnamed: Identified | None = None
+    named_ones: list[Identified] = []
     for arrangement in arrangements(table.shape[1]):
         if arrangement.name.endswith("|0") and np.any(rows.body[:, -1]):
             continue
@@ -174,8 +193,12 @@ def identify_table(
             found = replace(found, numbers=rows.numbers) if found is not None else None
             named = _named(arrangement.name, cos, sin, found, known, precision, table.shape[1], rows, hint)
             if named is not None and (named.encoding is not None or named.nearly):
-                return named
+                if _is_plain(named):
+                    return named
+                named_ones.append(named)
             unnamed = unnamed or named
+    if named_ones:
+        return named_ones[0]
     from pe_cli.inspect.grids import identify_axes
 
     return (
@@ -185,6 +208,13 @@ def identify_table(
     )
 
 
+def _is_plain(named: Identified) -> bool:
+    """Whether rows begin and step on by numbers that someone wrote down: else another order of the columns may be simpler,
+    since sines are cosines that begin elsewhere."""
+    solved = None if named.reading is None else named.reading.solved
+    return solved is None or (written(solved.start) and written(solved.stride))
+
+
 def flat_width(values: NDArray[Any]) -> int:
     """The width of a table of pairs of cosine and sine whose rows lie one after the other, by its row of position 0; or 0."""
     if len(values) < 16 or values.dtype.kind not in "fV" or values[0] == 0 or values[1] != 0:
@@ -192,48 +222,6 @@ def flat_width(values: NDArray[Any]) -> int:
     even = values[::2] == values[0]
     pairs = int(np.argmin(even & (values[1::2] == 0))) if len(values) % 2 == 0 else 0
     return 2 * pairs if pairs > 1 and len(values) % (2 * pairs) == 0 else 0
-
-
-@dataclass
-class NonzeroRows:
-    """The rows of a table without zero rows: `body` is the longest run, `before` how many rows lie before it."""
-
-    body: NDArray[Any]
-    before: int
-    zero: list[int]
-    others: NDArray[np.intp]
-    table: NDArray[Any]
-    numbers: NDArray[np.intp] | None  # of the body's rows in the whole table
-
-    @classmethod
-    def of(cls, table: NDArray[Any], numbers: NDArray[np.intp] | None) -> NonzeroRows | None:
-        empty = ~np.any(table, axis=1)
-        if empty.mean() > 0.5 or len(table) - empty.sum() < 2:
-            return None
-        edges = np.flatnonzero(np.diff(np.concatenate([[True], empty, [True]]).astype(np.int8)))
-        runs = edges.reshape(-1, 2)
-        start, stop = runs[np.argmax(runs[:, 1] - runs[:, 0])]
-        rest = np.flatnonzero(~empty)
-        others = rest[(rest < start) | (rest >= stop)]
-        zero = [int(row) for row in np.flatnonzero(empty)]
-        body_numbers = None if numbers is None else numbers[start:stop]
-        return cls(table[start:stop], int(start), zero, others, table, body_numbers)
-
-    def facts(self, solved: Solution) -> dict[str, Any] | None:
-        """What the rows before the body are; None where a row outside it does not belong to the table."""
-        if not self.zero:
-            return solved.place_facts()
-        if not solved.even:
-            return None
-        expected_first = solved.start - (self.before + solved.front) * solved.stride
-        facts = solved.place_facts()
-        if len(self.zero) == 1 and abs(expected_first) < 1e-6 and solved.stride == 1:
-            return facts | {"start": 0, "padding_idx": self.zero[0]}
-        if len(self.others):
-            return None
-        if self.zero == list(range(self.before)):
-            return facts | {"prefix_rows": self.before, "offset_rows": self.before + solved.front}
-        return facts | {"zero_rows": self.zero}
 
 
 def _named(
@@ -327,7 +315,11 @@ SHOWN = 16
 def _finished(encoding: str, facts: dict[str, Any], reading: Reading, ambiguous: list[str]) -> Identified:
     """The answer; without a name where rows are left over that the formula does not make."""
     solved = reading.solved
-    facts["computed"] = solved.match.arithmetic
+    ambiguous = [*ambiguous, *solved.other_starts]
+    if solved.match.exact or not solved.other_starts:
+        facts["computed"] = solved.match.arithmetic
+    if solved.match.only_frequencies:
+        facts["frequency_dtype"] = "float32"
     facts["max_abs"] = tidy(solved.match.max_abs)
     front = solved.front if solved.front <= min(MOST_FRONT, len(solved.positions) // 4) else 0
     left = solved.strangers[front:]
