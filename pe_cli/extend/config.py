@@ -10,6 +10,7 @@ from math import isqrt, prod
 from typing import Any, TypeAlias
 
 from pe_cli.errors import PeError, parameter
+from pe_cli.extend.request import WITHOUT_IT
 from pe_cli.extend.rows import times
 from pe_cli.position_names import LENGTH_FIELDS, front_of_model, front_of_rows
 
@@ -151,9 +152,13 @@ def length_edits(
         if not edits:
             said = ", ".join(f"{'.'.join((*path, field))} {value}" for field, value in fields.items())
             usable = f", {old[1]} of them usable" if old[1] != old[0] else ""
+            front = old[0] - max(fields.values())
+            given = (
+                f"give {parameter('offset')} {front} if that many rows stand in front, " if front > 0 else ""
+            )
             raise PeError(
-                f"{config.label} says {said}, but {tensor} has {old[0]} rows{usable}; correct the "
-                f"configuration, give {parameter('offset')}, or leave it out with {parameter('config')} none"
+                f"{config.label} says {said}, but {tensor} has {old[0]} rows{usable}; correct the configuration, {given}"
+                f"{WITHOUT_IT}"
             )
         kept, notes = _relative_rows(path, section, edits)
         return edits + kept, notes
@@ -222,7 +227,7 @@ def _diffusers_edits(
     if type(most) is not int and sample is not None and patch is not None:
         return [_resized(path, section, "sample_size", [n * p for n, p in zip(new, patch, strict=True)])]
     raise PeError(
-        f"pos_embed_max_size {most} counts a square, not {times(new)}; ask for a square, or leave the configuration out with {parameter('config')} none"
+        f"pos_embed_max_size {most} counts a square, not {times(new)}; ask for a square, {WITHOUT_IT}"
     )
 
 
@@ -322,10 +327,8 @@ def _counted_edits(
         return [Edit((*path, field), section[field], list(new)) for field in pairs]
     if (tubelet := _tubelet(section)) is not None and len(new) == 3:
         frames, *sizes = (n * step for n, step in zip(new, tubelet[1], strict=True))
-        return [
-            Edit((*path, "num_frames"), section["num_frames"], frames),
-            _resized(path, section, "image_size", sizes),
-        ]
+        clips = Edit((*path, "num_frames"), section["num_frames"], frames)
+        return [clips, _resized(path, section, "image_size", sizes)]
     return None
 
 
@@ -424,8 +427,7 @@ def window_edits(
             return [Edit(("model_args", "window_size"), said, _like(7, new))], []
         if before is not None:
             raise PeError(
-                f"{config.label} says window_size {before}, but {tensor} is for {times(old)}; correct it, or leave the "
-                f"configuration out with {parameter('config')} none"
+                f"{config.label} says window_size {before}, but {tensor} is for {times(old)}; correct it, {WITHOUT_IT}"
             )
     return [], [f"{config.label} has no window_size for {tensor}; tell your code: {times(new)}"]
 

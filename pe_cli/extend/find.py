@@ -130,7 +130,15 @@ def _named(tensors: Mapping[str, TensorSpec], word: str, label: str, is_grid: Is
             if len(tensors) < 20
             else PeError(f"{label} has no tensor {word!r}; {_offer(find(tensors.values()), tensors)}")
         )
-    return [recognise(tensors[name], is_grid) or Candidate(tensors[name], None, "named") for name in names]
+    if names == [word]:
+        return [recognise(tensors[word], is_grid) or Candidate(tensors[word], None, "named")]
+    found = find((tensors[name] for name in names), is_grid)
+    if not found:
+        raise PeError(
+            f"{label}: none of the tensors that match {word!r} is a position table by its name ({', '.join(names[:3])}"
+            f"{' …' if len(names) > 3 else ''}); write the name of a table in full"
+        )
+    return found
 
 
 def _offer(candidates: Sequence[Candidate], tensors: Mapping[str, TensorSpec]) -> str:
@@ -244,8 +252,10 @@ def follow(
 ) -> Iterator[BufferChange]:
     """Buffers of a table of tokens that goes from `old` to `new` (rows, usable).
 
-    They are those beside it (`position_ids`, `token_type_ids`) and the causal masks in the layers of GPT-2 and Neo.
+    They are those beside it (`position_ids`, `token_type_ids`) and the causal masks in the layers of GPT-2 and Neo, each of
+    which belongs to the table that is nearest in the tree of modules.
     """
+    tables = {table, *(found.name for found in find(tensors.values()) if found.kind == "sequence")}
     beside = re.sub(r"[^./]*(?:\.weight|/embeddings(?::0)?)?$", "", table)
     for name, spec in tensors.items():
         axis = 0 if name == f"{table}_integer" else -1
@@ -264,13 +274,23 @@ def follow(
         elif name == f"{table}_integer":  # what I-BERT quantises its table to, made at run time
             grown = TensorSpec(name, spec.dtype, (size, *spec.shape[1:]))
             yield BufferChange(spec, grown, "zeros", _zeros(grown))
-        elif MASK.search(name) and _square_mask(spec):
+        elif (
+            MASK.search(name)
+            and _square_mask(spec)
+            and _shared(name, table) == max(_shared(name, other) for other in tables)
+        ):
             grown = TensorSpec(name, spec.dtype, (*spec.shape[:-2], size, size))
             yield BufferChange(spec, grown, "causal mask", _causal(grown))
 
 
 # Causal masks of the layers: GPT-2 and Neo, nanoGPT (bias), minGPT (mask), Karpathy's lecture (tril), open_clip (attn_mask).
 MASK = re.compile(r"(?:^|[._])(?:attn(?:\.attention)?\.(?:bias|mask)|(?:attn|causal|src)_mask|tril)$")
+
+
+def _shared(name: str, other: str) -> int:
+    """How many modules two tensors lie in together."""
+    pairs = zip(name.split("."), other.split("."), strict=False)
+    return next((depth for depth, (one, two) in enumerate(pairs) if one != two), 0)
 
 
 def _square_mask(spec: TensorSpec) -> bool:

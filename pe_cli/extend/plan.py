@@ -23,7 +23,7 @@ from pe_cli.extend.find import (
     moments,
     window_buffers,
 )
-from pe_cli.extend.request import RESAMPLING, SPECIAL_ROWS, ResizeRequest, known_limits, settle
+from pe_cli.extend.request import RESAMPLING, SPECIAL_ROWS, WITHOUT_IT, ResizeRequest, known_limits, settle
 from pe_cli.extend.rows import (
     PositionAxes,
     distances,
@@ -360,7 +360,7 @@ class _Planner:
                 raise
             raise PeError(
                 f"{self.config.label} says a grid of {times(told)} (image_size by patch_size), which does not fit "
-                f"{spec.called} of shape {list(spec.shape)}; correct it, give {parameter('from_grid')}, or leave it out with {parameter('config')} none"
+                f"{spec.called} of shape {list(spec.shape)}; correct it, give {parameter('from_grid')}, {WITHOUT_IT}"
             ) from error
 
     def _move_along(self, main: Candidate, where: PositionAxes) -> None:
@@ -494,5 +494,5 @@ def _refuse_shared_fields(
     for path, names in sized.items():
         raise PeError(
             f"{'.'.join(path)} in {config.label} also sizes {', '.join(names)}; extend them together "
-            f"({parameter('tensor')} is a glob, or given several times), or leave the configuration out with {parameter('config')} none"
+            f"({parameter('tensor')} is a glob, or given several times), {WITHOUT_IT}"
         )

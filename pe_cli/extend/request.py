@@ -13,6 +13,8 @@ from pe_cli.position_names import Kind
 OutlierPolicy: TypeAlias = Literal["keep", "ignore"]
 REGENERATE = "regenerate"
 SPECIAL_ROWS = ("prefix_rows", "suffix_rows", "offset")
+# The last words where a configuration and a table do not fit each other, for a folder as for a file beside it.
+WITHOUT_IT = f"or give the file of weights alone with {parameter('config')} none"
 RESAMPLING = ("method", "preset", "anchor", "antialias", "keep", "alpha", "seed")
 
 

@@ -21,7 +21,7 @@ from pe_cli.files import TensorSpec
 from pe_cli.models.configuration import Configuration, known_types
 from pe_cli.models.describe import NOT_FREQUENCIES, spectrum_of
 from pe_cli.models.layers import Rope, layer_tables
-from pe_cli.models.read import choose, is_gguf, read_configuration
+from pe_cli.models.read import is_gguf, of_tokens, read_configuration
 from pe_cli.models.resolve import resolve, resolve_configuration
 from pe_cli.models.resolved import KeyLedger, Resolved
 from pe_cli.models.scalings import LONGROPE_FAMILIES, TYPES
@@ -39,13 +39,7 @@ ORIGINAL = "original_max_position_embeddings"
 WITH_ORIGINAL = frozenset({"yarn", "llama3"})
 # Keys of the rotary block that do not belong to a scaling, and outlive it.
 LASTING = frozenset(
-    {
-        "rope_theta",
-        "partial_rotary_factor",
-        "mrope_section",
-        "mrope_interleaved",
-        "rope_interleaved",
-    }
+    "rope_theta partial_rotary_factor mrope_section mrope_interleaved rope_interleaved".split()
 )
 # Models that rotate and whose code reads no scaling, and what to do.
 UNREAD_SCALING = {
@@ -147,7 +141,7 @@ def stretch_model(
     scaling = _known(scaling)
     if is_gguf(source):
         return _of_gguf(source, length, scaling, factor, force)
-    config, _ = choose(read_configuration(source), None)
+    config = of_tokens(read_configuration(source))
     return stretch_configuration(config, length, scaling, factor=factor, force=force)
 
 
@@ -250,6 +244,10 @@ def _must_take(config: Configuration, scaling: str) -> None:
 
 
 def _rotary(config: Configuration, label: str | None, length: int) -> Resolved:
+    if config.known.has_axes:
+        raise PeError(
+            f"{config.file}: this model rotates by coordinates of an image; {parameter('scaling')} is for text"
+        )
     try:
         found = resolve_configuration(config, layer_type=label, seq_len=length)
     except PeError as error:
@@ -257,10 +255,6 @@ def _rotary(config: Configuration, label: str | None, length: int) -> Resolved:
     if found.encoding != "rope":
         raise PeError(
             f"{config.file}: this model uses {found.encoding}, it does not rotate; leave {parameter('scaling')} out"
-        )
-    if found.axes > 1:
-        raise PeError(
-            f"{config.file}: this model rotates by {found.axes} coordinates of an image; {parameter('scaling')} is for text"
         )
     return found
 

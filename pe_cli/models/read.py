@@ -290,6 +290,20 @@ def choose(config: Configuration, component: str | None) -> tuple[Configuration,
     )
 
 
+def of_tokens(config: Configuration) -> Configuration:
+    """The one part of a model whose positions are those of tokens, for what cannot be told of several at once."""
+    config = translated(config)
+    names = [] if describes_itself(config) else list(_leaves(config))
+    counting = [name for name in names if "max_position_embeddings" in _walk(config, name)[0].values]
+    texts = counting or [name for name in names if TEXT.search(name)]
+    if len(names) > 1 and len(texts) != 1:
+        raise PeError(
+            f"{config.file}: this model has several parts ({', '.join(texts or names)}), each with positions of its own; give the "
+            "configuration of one as a file, and write what comes of it back into its part"
+        )
+    return _walk(config, texts[0])[0] if texts else choose(config, None)[0]
+
+
 def parts(config: Configuration, component: str | None) -> Iterator[tuple[Configuration, tuple[str, ...]]]:
     """The configuration that is meant, or where several could be all of them, each with what to say about it."""
     config = translated(config)

@@ -65,3 +65,14 @@ def test_window_index_with_class_rows() -> None:
     index = change.make(np.zeros((50, 50), np.int64))
     assert index.shape == (10, 10)
     assert (index[0, 0], index[0, 1], index[1, 0], index[1, 1]) == (27, 25, 26, 12)
+
+
+def test_a_mask_belongs_to_the_nearest_table() -> None:
+    """Two models of one size in a file (Bark): only the masks of the one that grows."""
+    shapes = {f"{model}.wpe.weight": (8, 4) for model in "ab"}
+    shapes |= {f"{model}.h.{layer}.attn.bias": (1, 1, 8, 8) for model in "ab" for layer in (0, 1)}
+    specs = {name: TensorSpec(name, "float32", shape) for name, shape in shapes.items()}
+    changed = [change.old.name for change in follow(specs, "a.wpe.weight", (8, 8), (16, 16))]
+    assert changed == ["a.h.0.attn.bias", "a.h.1.attn.bias"]
+    alone = {name: spec for name, spec in specs.items() if name != "b.wpe.weight"}
+    assert len(list(follow(alone, "a.wpe.weight", (8, 8), (16, 16)))) == 4

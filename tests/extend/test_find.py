@@ -222,3 +222,36 @@ class TestOutliers:
 
 def test_find_keeps_the_order_of_the_file() -> None:
     assert [found.name for found in find(TWO_TABLES.values())] == list(TWO_TABLES)
+
+
+TWO_STACKS = {
+    name: TensorSpec(name, "float32", shape)
+    for name, shape in {
+        "encoder.embed_positions.weight": (64, 8),
+        "decoder.embed_positions.weight": (64, 8),
+        "decoder.layernorm_embedding.bias": (8,),
+        "decoder.layers.0.self_attn.q_proj.weight": (8, 8),
+        "decoder.embed_tokens.weight": (99, 8),
+    }.items()
+}
+
+
+def test_a_glob_chooses_among_position_tables() -> None:
+    """`decoder.*` matches a whole decoder, of which one tensor has a row for each position."""
+    (only,) = choose(TWO_STACKS, ["decoder.*"], "sequence", "x")
+    assert only.name == "decoder.embed_positions.weight"
+    with pytest.raises(PeError, match="write the name of a table in full"):
+        choose(TWO_STACKS, ["decoder.l*"], "sequence", "x")
+    (named,) = choose(TWO_STACKS, ["decoder.embed_tokens.weight"], "sequence", "x")
+    assert named.name == "decoder.embed_tokens.weight"
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [(99, "correct the configuration, or give"), (30, "give offset 34 if that many rows")],
+)
+def test_what_does_not_fit_is_answered_by_what_can_be_typed(value: int, remedy: str) -> None:
+    name = "bert.embeddings.position_embeddings.weight"
+    config = ModelConfig({"model_type": "bert", "max_position_embeddings": value}, "config.json")
+    with pytest.raises(PeError, match=remedy):
+        make_plan({name: TensorSpec(name, "float32", (64, 8))}, ResizeRequest.of(length=128), config, "x")

@@ -312,3 +312,25 @@ def test_transformers_computes_the_table_that_pe_computes(kind: str, scaling: st
         width = table["cos"].shape[1]
         np.testing.assert_allclose(table["cos"], cos[0, :, :width].numpy(), atol=3e-5)
         np.testing.assert_allclose(table["sin"], sin[0, :, :width].numpy(), atol=3e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "t5gemma", "encoder": {"model_type": "t5_gemma_module"}, "decoder": {"model_type": "t5_gemma_module"}}, "encoder, decoder"),
+        ({"model_type": "t5gemma2", "encoder": {"text_config": {"model_type": "t5gemma2_text"}}, "decoder": {"model_type": "t5gemma2_decoder"}}, "several parts"),
+        ({"model_type": "sam3_vit_model", "hidden_size": 64, "num_attention_heads": 4}, "coordinates of an image"),
+    ],
+)  # fmt: skip
+def test_what_has_several_scalings_or_none_is_refused_without_options_that_extend_does_not_have(
+    config: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    sizes = {"max_position_embeddings": 64, "hidden_size": 64, "num_attention_heads": 4}
+    for part in (config.get("decoder"), config.get("encoder", {}).get("text_config", config.get("encoder"))):
+        if part is not None:
+            part.update(sizes)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(PeError, match=said) as refused:
+        stretch_model(str(path), 256, "yarn")
+    assert not {"component", "layer_type"} & set(str(refused.value).split())
