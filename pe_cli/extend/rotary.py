@@ -48,6 +48,8 @@ UNREAD_SCALING = {
     "qwen": f"take {parameter('scaling')} ntk, which changes rotary_emb_base",
 }
 READ_BASE = frozenset({"qwen"})
+# Where transformers takes the width of a head from the file alone when it scales, and fails without it.
+WIDTH_UNSAID = frozenset("hunyuan_v1_dense hunyuan_v1_moe hunyuan_vl_text minimax ministral mixtral".split())
 KEPT = 1 + 1e-6  # a pair whose wavelength grows by less than this is kept
 
 
@@ -162,6 +164,8 @@ def stretch_configuration(
         edits = [_base_edit(config, before, factor)]
     else:
         edits = [_block_edit(config, rope, scaling, factor, original)]
+        if config.model_type in WIDTH_UNSAID and config.values.get("head_dim") is None:
+            edits.append(Edit((*_section(config), "head_dim"), None, before.parameters["dim"]))
     if before.parameters.get("scaling") and scaling == "ntk":
         edits.insert(0, _unscaled_edit(config, rope))
     limit = ledger.geometry("max_position_embeddings")

@@ -211,6 +211,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "llama": {**SMALL, "head_dim": 16},
     "qwen2": SMALL,
     "mistral": {**SMALL, "head_dim": 16, "sliding_window": None},
+    "mixtral": {**SMALL, "num_local_experts": 2, "sliding_window": None},
     "gpt_neox": {k: v for k, v in SMALL.items() if k != "num_key_value_heads"},
     "gemma3_text": {**SMALL, "head_dim": 16, "layer_types": ["sliding_attention", "full_attention"]},
     "deepseek_v3": {
