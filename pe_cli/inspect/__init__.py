@@ -129,14 +129,15 @@ def _by_formula(
         if found is not None:
             return found
     if values.ndim == 1:
-        return _vector(values, hint)
+        return _vector(values, hint, name)
     if values.ndim == 2:
         return _matrix(values, hint, numbers)
     return _by_grid(values, hint)
 
 
-def _vector(values: NDArray[Any], hint: str | None) -> Identified | None:
-    from pe_cli.inspect.profiles import identify_divisors, identify_frequencies, identify_slopes
+def _vector(values: NDArray[Any], hint: str | None, name: str | None) -> Identified | None:
+    from pe_cli.inspect.profiles import identify_frequencies, identify_slopes
+    from pe_cli.inspect.ramps import identify_divisors
     from pe_cli.inspect.tables import flat_width, identify_table
 
     width = flat_width(values)
@@ -146,7 +147,7 @@ def _vector(values: NDArray[Any], hint: str | None) -> Identified | None:
             found.facts["shape"] = f"{len(values) // width} rows of {width} one after the other"
             return found
     return (
-        identify_divisors(values)
+        identify_divisors(values, name)
         or identify_slopes(values)
         or identify_frequencies(values, named_so=hint == "rope")
         or _whole(values)

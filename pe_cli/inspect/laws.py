@@ -216,7 +216,7 @@ def plain(line: Line, pairs: int) -> Law:
     for stride in range(1, MOST_STRIDE):
         factor = stride / first
         short = roundest(factor, factor * relative)
-        if factor > 1 and digits_of(short) <= 3:
+        if factor > 1 and digits_of(short) <= (3 if stride == 1 else 2):
             note = "a stride of k positions with k times the factor makes the same table"
             return Law("linear", *_with_unit(base, float(stride)), {"factor": short}, (note,))
     if first < 1:
@@ -311,15 +311,19 @@ MOST_FACTOR = 256.0
 def unknown_law(frequencies: NDArray[np.float64], unit: float) -> tuple[Law, str]:
     """What to call measured frequencies that no rule gives: LongRoPE where its factors show, else unknown.
 
-    Its factors show by few digits each, or since they rise from 1. The second is what remains open.
+    Its factors divide: none is below 1. They show by few digits each, or since they rise from 1. The second is what remains
+    open.
     """
     plain = USUAL_BASE ** (-np.arange(len(frequencies)) / len(frequencies))
     factors = plain / frequencies
     short = np.array([roundest(f, 3e-7 * f) for f in factors])
     few = np.mean([digits_of(f) <= MOST_DIGITS for f in short]) > SHORT_SHARE
     rise = abs(factors[0] - 1) < 1e-3 and bool((np.diff(factors) >= -1e-6 * factors[1:]).all())
-    if (few or rise) and factors.max() < MOST_FACTOR and factors.min() > 1 / MOST_FACTOR:
+    divide = factors.min() > 1 - 1e-3 and factors.max() < MOST_FACTOR
+    if (few or rise) and divide and len(factors) >= FEWEST:
         note = "base 10000 is assumed: only base and factors together are known"
+        if not few:
+            note += "; other scalings give such frequencies as well"
         told = [float(f"{f:.9g}") for f in (short if few else factors)]
         return Law("longrope", USUAL_BASE, unit, parameters={"factors": told}), note
     told = [float(f"{w:.9g}") for w in frequencies]

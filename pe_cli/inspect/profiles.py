@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.inspect.laws import digits_of, rope_laws, rounded_geometric, roundest, variants
+from pe_cli.inspect.laws import (
+    ROUND_DIGITS,
+    digits_of,
+    rope_laws,
+    rounded_geometric,
+    roundest,
+    unknown_law,
+    variants,
+)
 from pe_cli.inspect.result import (
     FLOAT32_STEP,
     PRECISIONS,
@@ -30,6 +38,7 @@ from pe_cli.inspect.sinusoids import rope_frequencies
 from pe_cli.numerics.dtypes import round_to
 
 FEWEST = 4
+FEWEST_ROUND = 8  # pairs of which a round base says something
 
 
 def identify_frequencies(vector: NDArray[Any], named_so: bool = False) -> Identified | None:
@@ -52,15 +61,17 @@ def identify_frequencies(vector: NDArray[Any], named_so: bool = False) -> Identi
     with np.errstate(divide="ignore"):
         error = w[:live] * np.maximum(precision.half_ulp(values[:live]) / values[:live], FLOAT32_STEP)
     for law in rope_laws(w[:live], error, len(w)):
-        for variant in variants(law):
-            named = _matched(variant, w, values, rising, precision)
-            if named is None:
-                continue
-            if named.residual is not None and named.residual > EXACT:
+        fitting = [(one, _matched(one, w, values, rising, precision)) for one in variants(law)]
+        told = [(one, named, named.residual or 0.0) for one, named in fitting if named is not None]
+        best = min((residual for *_, residual in told), default=0.0)
+        for variant, named, residual in told:
+            if residual > max(FLOAT32_RECIPES, WORSE * best):
+                continue  # its base is rounder than the numbers allow
+            if residual > EXACT:
                 sharper = _matched(_sharper(variant, values, rising, precision), w, values, rising, precision)
-                if sharper is not None and (sharper.residual or 0) < named.residual:
-                    return sharper
-            return named
+                if sharper is not None and (sharper.residual or 0.0) < residual:
+                    named = sharper
+            return named if named_so else _if_round(named, live)
     cast = None if rising or live < len(w) else rounded_geometric(w)
     if cast is not None:
         facts = {
@@ -73,19 +84,32 @@ def identify_frequencies(vector: NDArray[Any], named_so: bool = False) -> Identi
         return Identified("rope", facts, 0.0, precision.name)
     if not named_so or live < len(w):
         return None
-    divisors = 10000.0 ** (-np.arange(live) / live) / w
-    facts = {
-        "layout": "mlx-freqs" if rising else "inv-freq",
-        "dim": 2 * live,
-        "base": 10000.0,
-    }
-    facts |= {"scaling": "longrope", "factors": [tidy(float(f)) for f in divisors]}
-    note = "base 10000 is assumed: only base and factors together are known"
-    return Identified("rope", facts, None, precision.name, [note])
+    law, note = unknown_law(w, 1.0)
+    facts = {"layout": "mlx-freqs" if rising else "inv-freq", "dim": 2 * live}
+    facts |= {"base": law.base} if law.scaling != "unknown" else {}
+    return Identified("rope", facts | {"scaling": law.scaling} | law.parameters, None, precision.name, [note])
 
 
 EXACT = 0.51  # ulps
+FLOAT32_RECIPES, WORSE = (
+    32.0,
+    4.0,
+)  # ulps by which code in float32 misses the frequencies, and how much worse a base may be
 SMALL = 1e-7
+
+
+def _if_round(named: Identified, pairs: int) -> Identified:
+    """What a nameless vector is: any geometric row has some base, so that only a round one says that it is of frequencies."""
+    if named.facts["scaling"] not in ("none", "linear"):
+        return named
+    any_row = "any geometric row"
+    if digits_of(named.facts["base"]) <= ROUND_DIGITS and pairs >= FEWEST_ROUND:
+        return replace(named, ambiguous=[*named.ambiguous, any_row])
+    what = f"rope frequencies of base {named.facts['base']:.9g}"
+    if named.facts["scaling"] == "linear":
+        what += f", divided by {named.facts['factor']:.9g}"
+    shifted = [note for note in named.ambiguous if "shift" in note]
+    return Identified(None, precision=named.precision, maybe=[any_row, what, *shifted])
 
 
 def _sharper(law: Law, values: Array, rising: bool, precision: Precision) -> Law:
@@ -140,57 +164,18 @@ def _matched(law: Law, w: Array, values: Array, rising: bool, precision: Precisi
         ambiguous.append(f"a base of {law.base:.10g}, or NTK scaling of a smaller base")
     if law.scaling == "none" and not rising:
         ambiguous.append("the frequencies of sinusoidal positions, which are the same row")
+        shifted = law.base ** (1 - 1 / len(w))
+        if digits_of(roundest(shifted, 1e-5 * shifted)) <= ROUND_DIGITS < digits_of(law.base):
+            short = roundest(shifted, 1e-5 * shifted)
+            ambiguous.append(f"base {short:.9g} with a frequency shift of 1, as sinusoidal positions have it")
     return Identified("rope", facts, worst, precision.name, ambiguous)
-
-
-def identify_divisors(vector: NDArray[Any]) -> Identified | None:
-    """ggml's `rope_freqs` (m,): 1 where a pair is kept, the factor where it is divided."""
-    values = vector.astype(np.float64)
-    if values.ndim != 1 or len(values) < 8 or not np.isfinite(values).all():
-        return None
-    if values[0] != 1 or values[-1] <= 1 or (np.diff(values) < 0).any() or values[1] != 1:
-        return None
-    factor = float(values[-1])
-    if (values == factor).sum() < 2 or digits_of(factor) > 4:
-        return None
-    precision = stored_precision(vector)
-    for base, scaling, options in _divisor_hypotheses(factor):
-        try:
-            frequencies, _ = rope_frequencies(2 * len(values), base, scaling, **options)
-        except PeError:
-            continue
-        plain, _ = rope_frequencies(2 * len(values), base)
-        made = np.array([float(p / f) for p, f in zip(plain, frequencies, strict=True)])
-        if (np.abs(values - made) <= 2.1 * precision.half_ulp(made) + 1e-6 * made).all():
-            facts = {
-                "layout": "ggml-factors",
-                "dim": 2 * len(values),
-                "base": base,
-                "scaling": scaling,
-            } | options
-            return Identified(
-                "rope",
-                facts,
-                float(np.max(np.abs(values - made) / precision.half_ulp(made) / 2)),
-                precision.name,
-            )
-    return None
-
-
-def _divisor_hypotheses(factor: float) -> Iterator[tuple[float, str, dict[str, Any]]]:
-    """Known bases and lengths: a vector of divisors shows the base only through where its ramp lies."""
-    for base in (500000.0, 10000.0, 1000000.0, 12000000.0, 150000.0, 5000000.0):
-        for length in (8192.0, 4096.0, 32768.0, 131072.0, 16384.0, 65536.0):
-            bands = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-            yield base, "llama3", {"factor": factor, "original_len": length} | bands
-            for truncate in (True, False):
-                yield base, "yarn", {"factor": factor, "original_len": length, "truncate": truncate}
 
 
 # -- by distance --------------------------------------------------------------------------------------------------
 
 Ints = NDArray[np.int64]
 USUAL_DISTANCES = (128, 512, 256, 64, 1024, 800, 2048, 32, 4096, 100, 20, 16, 8192, 20000)
+USUAL_T5 = ((32, 128), (64, 256), (128, 512), (320, 800))
 FARTHEST = 32768
 SIZES_TRIED = 256  # of the buckets of DeBERTa, below twice the first bucket that two distances share
 MOST_BUCKETS = 1024  # a rule of more is not looked for: models have 32 to 512
@@ -227,7 +212,16 @@ def _equally(numbers: Ints, distances: Ints, buckets: Ints) -> list[str]:
         return [f"position ids that stop at {farthest}"]
     for signed in (distances, -distances, np.abs(distances)):
         if np.array_equal(buckets, np.clip(signed, 0, farthest)):
-            return [f"distances cut off at {farthest}: t5 buckets that are all exact, or shaw of one side"]
+            if signed.max() > farthest:
+                return [
+                    f"distances cut off at {farthest}: t5 buckets that are all exact, or shaw of one side"
+                ]
+            larger = " or ".join(f"{n} and {m}" for n, m in USUAL_T5 if n > 2 * farthest)
+            return [
+                "num_buckets and max_distance: every distance has a bucket of its own, so that larger ones"
+                f" ({larger}) fit as well",
+                "shaw of one side: no distance is cut off",
+            ]
     return []
 
 

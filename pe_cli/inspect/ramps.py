@@ -6,10 +6,13 @@ frequencies, the usual one is reported and the rest is said to be ambiguous.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pe_cli.errors import PeError
 from pe_cli.inspect.laws import (
     TYPICAL,
     Line,
@@ -18,7 +21,8 @@ from pe_cli.inspect.laws import (
     log_errors,
     roundest,
 )
-from pe_cli.inspect.result import Array, Law
+from pe_cli.inspect.result import Array, Identified, Law, stored_precision, tidy
+from pe_cli.inspect.sinusoids import rope_frequencies
 
 USUAL_RAMP = {"beta_fast": 32.0, "beta_slow": 1.0}
 USUAL_BANDS = ((1.0, 4.0), (1.0, 1.0), (1.0, 2.0), (1.0, 8.0), (1.0, 16.0), (2.0, 4.0), (2.0, 8.0))
@@ -338,3 +342,71 @@ def _llama3_law(fit: Array, low: float, high: float, length: float, sigma: Array
     note = "original_len, low_freq_factor and high_freq_factor: only their ratios are known"
     short = roundest(base, base * max(2 * error, 4e-7))
     return Law("llama3", short, unit, base * error, base, parameters, (note,))
+
+
+# -- divisors ----------------------------------------------------------------------------------------------------
+
+
+def identify_divisors(vector: NDArray[Any], name: str | None) -> Identified | None:
+    """ggml's `rope_freqs` (m,): 1 where a pair is kept, the factor where it is divided; or what the name calls divisors."""
+    return _ramped_divisors(vector) or (_named_divisors(vector, name) if name else None)
+
+
+def _ramped_divisors(vector: NDArray[Any]) -> Identified | None:
+    values = vector.astype(np.float64)
+    if values.ndim != 1 or len(values) < 8 or not np.isfinite(values).all():
+        return None
+    if values[0] != 1 or values[-1] <= 1 or (np.diff(values) < 0).any() or values[1] != 1:
+        return None
+    factor = float(values[-1])
+    if (values == factor).sum() < 2 or digits_of(factor) > 4:
+        return None
+    precision = stored_precision(vector)
+    for base, scaling, options in _divisor_hypotheses(factor):
+        try:
+            frequencies, _ = rope_frequencies(2 * len(values), base, scaling, **options)
+        except PeError:
+            continue
+        plain, _ = rope_frequencies(2 * len(values), base)
+        made = np.array([float(p / f) for p, f in zip(plain, frequencies, strict=True)])
+        if (np.abs(values - made) <= 2.1 * precision.half_ulp(made) + 1e-6 * made).all():
+            facts = {
+                "layout": "ggml-factors",
+                "dim": 2 * len(values),
+                "base": base,
+                "scaling": scaling,
+            } | options
+            return Identified(
+                "rope",
+                facts,
+                float(np.max(np.abs(values - made) / precision.half_ulp(made) / 2)),
+                precision.name,
+            )
+    return None
+
+
+def _divisor_hypotheses(factor: float) -> Iterator[tuple[float, str, dict[str, Any]]]:
+    """Known bases and lengths: a vector of divisors shows the base only through where its ramp lies."""
+    for base in (500000.0, 10000.0, 1000000.0, 12000000.0, 150000.0, 5000000.0):
+        for length in (8192.0, 4096.0, 32768.0, 131072.0, 16384.0, 65536.0):
+            bands = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+            yield base, "llama3", {"factor": factor, "original_len": length} | bands
+            for truncate in (True, False):
+                yield base, "yarn", {"factor": factor, "original_len": length, "truncate": truncate}
+
+
+def _named_divisors(array: NDArray[Any], name: str) -> Identified | None:
+    """The divisors (m,) of rotary frequencies that ggml keeps under a name of their own, whatever they are."""
+    from pe_cli.position_names import named
+
+    row = named(name, array.shape)
+    values = array.astype(np.float64)
+    if row is None or row.source != "ggml" or row.encoding != "rope":
+        return None
+    if not (np.isfinite(values) & (values > 0)).all():
+        return None
+    facts: dict[str, Any] = {"layout": "ggml-factors", "dim": 2 * len(values)}
+    facts |= {"scaling": "longrope"} if "longrope" in row.role.lower() else {}
+    facts["factors"] = [tidy(float(value)) for value in values]
+    note = "any base: the divisors are told by the name, and do not say which frequencies they divide"
+    return Identified("rope", facts, precision=stored_precision(array).name, ambiguous=[note])

@@ -112,7 +112,12 @@ class WaveFit:
             exactly = WaveFit(self.cos, self.sin, self.frequencies, self.amplitude, self.precision)
             worst = exactly._compare(rows, positions)[1]
         return Match(
-            bool(good.all()), self.exact, worst, own / self.ulp, only_frequencies=self.only_frequencies
+            bool(good.all()),
+            self.exact,
+            worst,
+            min(own, worst) / self.ulp,
+            only_frequencies=self.only_frequencies,
+            measured=worst < own,
         )
 
     def _compare(self, rows: Numbers, positions: Array) -> tuple[NDArray[np.bool_], float]:

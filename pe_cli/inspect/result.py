@@ -123,13 +123,18 @@ class Match:
     ulps: float
     narrow: str | None = None  # the type, narrower than float32, in which the angles were computed
     only_frequencies: bool = False  # were rounded to float32, the angles were not
+    measured: bool = (
+        False  # the exact formula is nearer than float32 arithmetic, though its parameters are not exact
+    )
 
     @property
     def float32_angles(self) -> bool:
-        return self.reproduced and not self.exact and not self.only_frequencies
+        return self.reproduced and not (self.exact or self.only_frequencies or self.measured)
 
     @property
-    def arithmetic(self) -> str:
+    def arithmetic(self) -> str | None:
+        if self.measured:
+            return None
         return self.narrow or ("float32" if self.float32_angles else "exact")
 
 

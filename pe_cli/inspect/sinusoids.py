@@ -36,7 +36,7 @@ from pe_cli.inspect.regenerate import (
     places_of_first,
     resembles,
 )
-from pe_cli.inspect.result import Array, Law, Match, Precision, Solution, tidy
+from pe_cli.inspect.result import FLOAT32_STEP, Array, Law, Match, Precision, Solution, tidy
 from pe_cli.inspect.rotation import Rotation, unless_one
 from pe_cli.numerics.dtypes import round_to
 from pe_cli.numerics.kernels import geometric, rotations
@@ -262,7 +262,7 @@ def _attempt(
         matches: list[tuple[Match, Array]] = []
         for positions in _positions(found, law.unit * sign, frequencies):
             match = matched(cos, sin, positions, frequencies, amplitude, precision)
-            if match is None or not _believed(match, float(positions[0])):
+            if match is None or not _believed(match, float(positions[0]), found, frequencies):
                 continue
             matches.append((match, positions))
             if _sure(match) and written(float(positions[0])) and abs(positions[0]) < FRACTIONS_UP_TO:
@@ -298,15 +298,18 @@ def _doubt(one: tuple[Match, Array]) -> tuple[bool, bool, bool, float]:
     return not _sure(match), not first.is_integer(), not written(first), match.ulps
 
 
-def _period(found: Rotation, frequencies: Sequence[Any]) -> float | None:
-    angular, noise = _first_angles(found, frequencies)[1:]
-    return comes_again(angular, noise) if len(angular) else None
+def _period(found: Rotation, frequencies: Sequence[Any], first: float = 0.0) -> float | None:
+    """After how many positions all angles come again, to within their errors as float32 computes them at `first`."""
+    _, angular, noise = _first_angles(found, frequencies)
+    return comes_again(angular, noise + FLOAT32_STEP * abs(first) * angular) if len(angular) else None
 
 
-def _believed(match: Match, first: float) -> bool:
+def _believed(match: Match, first: float, found: Rotation, frequencies: Sequence[Any]) -> bool:
     """Whether rows are at these positions: far from 0, the rounding of float32 angles leaves room for some position that
     makes almost any rows."""
-    return _sure(match) or abs(first) < FRACTIONS_UP_TO
+    if _sure(match) or abs(first) < FRACTIONS_UP_TO:
+        return True
+    return first.is_integer() and _period(found, frequencies, first) is None
 
 
 def _by_distance_from_zero(
@@ -342,7 +345,7 @@ def solve_with(
     c, s = cos[found.rows][chosen], sin[found.rows][chosen]
     for positions in _positions(run, law.unit, frequencies):
         match = matched(c, s, positions, frequencies, amplitude, precision)
-        if match is not None and _believed(match, float(positions[0])):
+        if match is not None and _believed(match, float(positions[0]), found, frequencies):
             one = Solution(
                 law, 2 * len(frequencies), None, positions, amplitude, match, frequencies, found.even
             )

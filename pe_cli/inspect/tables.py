@@ -342,7 +342,8 @@ def rope_facts(
 ) -> Identified:
     """The answer for a rotary table."""
     solved, law = reading.solved, reading.solved.law
-    facts: dict[str, Any] = {"layout": layout, "dim": 2 * len(solved.frequencies), "base": law.base}
+    facts: dict[str, Any] = {"layout": layout, "dim": 2 * len(solved.frequencies)}
+    facts |= {"base": law.base} if law.scaling != "unknown" else {}
     facts |= {"scaling": law.scaling} | law.parameters
     if solved.amplitude != 1 or law.scaling in ("yarn", "longrope"):
         facts["attention_factor"] = tidy(solved.amplitude)
@@ -352,7 +353,8 @@ def rope_facts(
         also.append(f"a base of {law.base:.10g}, or NTK scaling of a smaller base")
     for other in candidates[1:]:
         if other.law.scaling != law.scaling:
-            also.append(f"scaling {other.law.scaling}")
+            step = f" with positions {tidy(other.stride)} apart" if other.stride != solved.stride else ""
+            also.append(f"scaling {other.law.scaling}{step}")
     return _finished("rope", facts, reading, list(dict.fromkeys(also)))
 
 

@@ -377,7 +377,7 @@ def _identity(tensor: TensorReport, said: str | None) -> dict[str, Any]:
         correct = (
             f"correctly rounded to {precision}, " if found.residual <= HALF_AN_ULP else f"in {precision} "
         )
-        told["accuracy"] = correct + off
+        told["accuracy"] = correct + off if precision else "every number is that of the formula"
     return {key: spell(value) for key, value in told.items()}
 
 

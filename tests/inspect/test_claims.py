@@ -101,3 +101,99 @@ def test_float32_frequencies_in_exact_products(base: float) -> None:
     rounded = np.outer(np.arange(512, dtype=np.float32), single)
     products = told(np.concatenate([np.cos(rounded), np.sin(rounded)], axis=1))
     assert (products["computed"], products.get("frequency_dtype")) == ("float32", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "scaling"),
+    [
+        ("rope_freqs.weight", None),
+        ("rope_factors_long.weight", "longrope"),
+        ("rope_factors_short.weight", "longrope"),
+    ],
+)
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.ones(64),
+        np.sort(1 + 63 * np.random.default_rng(0).random(48)),
+        np.r_[np.ones(64), np.full(64, 1e30)],
+    ],
+)
+def test_what_ggml_names_divisors_are_divisors(name: str, scaling: str | None, values: Array) -> None:
+    found = told(values.astype(np.float32), name)
+    assert (found["encoding"], found["layout"], found.get("scaling")) == ("rope", "ggml-factors", scaling)
+    assert "base" not in found
+    assert found["factors"] == pytest.approx(values.tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.ones(32),
+        np.sort(np.random.default_rng(0).random(32))[::-1],
+        np.linspace(1, 0.1, 32),
+        np.array([1.0, 0.178 / 1.7778, 0.0316 / 8, 0.0056 / 8]),
+    ],
+)
+def test_frequencies_of_no_rule_are_no_longrope(values: Array) -> None:
+    found = told(values.astype(np.float32), "model.rotary_emb.inv_freq")
+    assert (found["encoding"], found["scaling"]) == ("rope", "unknown")
+    assert "base" not in found
+    assert found["frequencies"] == pytest.approx(values.tolist(), rel=1e-6)
+
+
+def test_a_table_of_unknown_frequencies_has_no_base_and_no_arithmetic() -> None:
+    w = np.linspace(1, 0.01, 32) ** 1.3
+    found = told(cos_sin(np.arange(300), w), "cos_sin")
+    assert (found["scaling"], found["start"]) == ("unknown", 0)
+    assert found["frequencies"] == pytest.approx(w.tolist(), rel=1e-7)
+    assert "base" not in found
+    assert "computed" not in found
+    assert found["residual"] < 2
+
+
+@pytest.mark.parametrize(
+    "values",
+    [2.0 ** np.arange(10), 1e-3 * 0.9 ** np.arange(64), 0.97 ** np.arange(100), 3.0 ** np.arange(12)],
+)
+def test_a_geometric_row_without_a_name_is_no_encoding(values: Array) -> None:
+    found = told(values)
+    assert found["encoding"] is None
+    assert "any geometric row" in found["maybe"]
+
+
+@pytest.mark.parametrize("name", [None, "inv_freq"])
+def test_timescales_with_a_frequency_shift_are_listed(name: str | None) -> None:
+    """inv_timescales of tensor2tensor, Whisper and fairseq: base 10000 over one pair less."""
+    found = told(np.exp(-np.log(1e4) * np.arange(32) / 31), name)
+    listed = [*found.get("ambiguous", []), *found.get("maybe", [])]
+    assert any(note.startswith("base 10000 with a frequency shift of 1") for note in listed)
+    assert found["encoding"] == (None if name is None else "rope")
+    if name:
+        assert found["base"] == pytest.approx(1e4 ** (32 / 31), rel=1e-13)
+
+
+def test_a_base_of_a_float64_vector_makes_it_again() -> None:
+    found = told(np.asarray(31415.926535 ** (-np.arange(64) / 64)), "inv_freq")
+    assert found["base"] == pytest.approx(31415.926535, rel=1e-12)
+    assert found["residual"] < 64
+
+
+def test_t5_of_distances_that_share_no_bucket_leaves_larger_numbers_open() -> None:
+    found = told(np.clip(np.arange(16)[:, None] - np.arange(16), 0, 15))
+    assert found["encoding"] == "t5"
+    notes = " ".join(found["ambiguous"])
+    assert "32 and 128 or 64 and 256" in notes
+    assert "cut off at" not in notes
+
+
+def test_a_linear_scaling_says_which_steps_are_the_same() -> None:
+    found = told(cos_sin(np.arange(512) / 8, frequencies(64)))
+    assert (found["scaling"], found["factor"]) == ("linear", 8)
+    assert "scaling none with positions 0.125 apart" in found["ambiguous"]
+
+
+def test_a_wide_step_is_not_read_as_a_scaling() -> None:
+    found = told(cos_sin(np.linspace(0, 1, 50) * 1000, frequencies(256)))
+    assert found["scaling"] == "none"
+    assert found["stride"] == pytest.approx(1000 / 49, rel=1e-8)
