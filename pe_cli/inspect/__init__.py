@@ -68,9 +68,11 @@ def identify(
     table = np.asarray(array)
     if table.size == 0:
         return Identified()
-    found = _by_formula(table, name, companions, numbers) if _numbers(table) else None
-    if found is None:
-        found = _but_for_nan(table, name)
+    found = None
+    if _numbers(table):  # a row of NaN would be in every mean
+        found = _but_for_nan(table, name, companions, numbers) or _by_formula(
+            table, name, companions, numbers
+        )
     if found is not None and found.encoding is not None:
         return found
     from pe_cli.inspect.learned import could_be, named_learned, structure
@@ -86,7 +88,12 @@ def identify(
     return unnamed
 
 
-def _but_for_nan(table: NDArray[Any], name: str | None) -> Identified | None:
+def _but_for_nan(
+    table: NDArray[Any],
+    name: str | None,
+    companions: Mapping[str, NDArray[Any]] | None,
+    numbers: NDArray[np.intp] | None,
+) -> Identified | None:
     """What a table would be if some of its rows did not hold NaN."""
     if table.ndim != 2 or table.dtype.kind not in "fV":
         return None
@@ -94,10 +101,11 @@ def _but_for_nan(table: NDArray[Any], name: str | None) -> Identified | None:
     rows = np.flatnonzero(wrong)
     if not len(rows) or len(rows) > MOST_NAN * len(table):
         return None
-    found = _by_formula(np.where(wrong[:, None], np.ones_like(table[:1]), table), name, None, None)
+    found = _by_formula(np.where(wrong[:, None], np.ones_like(table[:1]), table), name, companions, numbers)
     if found is None or not found.nearly:
         return None
-    return replace(found, facts=found.facts | {"nan_rows": [int(row) for row in rows[:SHOWN_NAN]]})
+    shown = rows if numbers is None else numbers[rows]
+    return replace(found, facts=found.facts | {"nan_rows": [int(row) for row in shown[:SHOWN_NAN]]})
 
 
 def _numbers(array: NDArray[Any]) -> bool:
@@ -358,7 +366,9 @@ def look_at(source: Source, named: bool, *, values: bool) -> FileReport:
             others = {name: array for name, array in read.items() if name != report.spec.name}
             report.identified = identify(report.values, report.spec.name, others, report.numbers)
             if report.numbers is not None:
-                report.identified = over_length(report.identified, report.numbers)
+                strange = report.statistics["nan"] + report.statistics["infinite"]
+                seen = int((~np.isfinite(report.values.astype(np.float32))).sum()) if strange else 0
+                report.identified = over_length(report.identified, report.numbers, hidden=strange > seen)
     record = made_by(source.metadata)
     same_as = {name: where for name, where in source.links.items() if name in source.tensors}
     links = {name: where for name, where in source.links.items() if name not in source.tensors}
@@ -407,10 +417,18 @@ def _read(source: Source, report: TensorReport) -> None:
         report.statistics["similarity"] = similarity(report.values[: len(lead)])
 
 
-def over_length(found: Identified, numbers: NDArray[np.intp]) -> Identified:
-    """What chosen rows are, by their `numbers` in the whole table: which row first leaves the line is known to a block."""
-    if found.facts.get("rule") is None:
-        return found
-    left = int(numbers[min(found.facts.get("leaves_line_at", 0), len(numbers) - 1)])
-    facts = {name: value for name, value in found.facts.items() if name not in ("runs", "number_of_runs")}
-    return replace(found, facts=facts | {"leaves_line_at": f"row {left} or before it"})
+def over_length(found: Identified, numbers: NDArray[np.intp], *, hidden: bool = False) -> Identified:
+    """What chosen rows are, by their `numbers` in the whole table: which row first leaves the line is known to a block.
+
+    `hidden` where the other rows hold NaN or infinities, which no formula has seen.
+    """
+    facts = found.facts
+    if facts.get("rule") is not None:
+        left = int(numbers[min(facts.get("leaves_line_at", 0), len(numbers) - 1)])
+        facts = {name: value for name, value in facts.items() if name not in ("runs", "number_of_runs")}
+        facts |= {"leaves_line_at": f"row {left} or before it"}
+    if found.encoding is None or not hidden:
+        return replace(found, facts=facts)
+    told = {"rows_that_differ": "those with NaN or infinities, which are none of the rows that were read"}
+    maybe = [f"{found.encoding}, but for rows with NaN or infinities"]
+    return replace(found, encoding=None, facts=facts | told, residual=None, maybe=maybe)

@@ -147,6 +147,10 @@ def _name(
         style = _style(arrangement, groups, outer_first)
         if style is None:
             return None
+        if not outer_first and style not in COLUMN_FIRST:
+            facts["axis_order"] = "column first"
+            what = f"sinusoidal, as style {style} but with the columns of the grid before its rows"
+            return Identified(None, facts, precision=precision.name, maybe=[what])
         facts["style"] = style
         if style in ("canonical", "moco"):
             height, breadth = sizes
@@ -172,6 +176,9 @@ def _name(
     facts["max_abs"] = tidy(max(group.solved.match.max_abs for group in groups))
     residual = max(group.solved.match.ulps for group in groups)
     return Identified("rope" if rope else "sinusoidal", facts, residual, precision.name, ambiguous)
+
+
+COLUMN_FIRST = ("mae",)  # the styles whose first pairs turn along a row of the grid
 
 
 def _style(arrangement: str, groups: list[AxisGroup], outer_first: bool) -> str | None:

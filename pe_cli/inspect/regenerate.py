@@ -150,13 +150,16 @@ class WaveFit:
         room = 2.0**-23 + np.minimum(roundings * step, self.COARSEST)
         return self.amplitude * np.exp(1j * angle), self.amplitude * room
 
-    def decode(self, rows: Numbers) -> Array:
-        """The positions that the angles of rows tell, whole where they are nearly; NaN where the pairs do not agree."""
+    def decode(self, rows: Numbers, near: Array) -> Array:
+        """The positions that the angles of rows tell, whole where they are nearly; NaN where the pairs do not agree.
+
+        `near` are places at which they may lie: the slowest pair may have turned several times.
+        """
         angular = np.array([float(w) for w in self.frequencies])
         live = (angular > 0) & ~np.isnan(self.cos[0]) & ~np.isnan(self.sin[0])
         c, s = self.cos[np.ix_(rows, live)], self.sin[np.ix_(rows, live)]
         noise = phase_error(c, s, self.amplitude, self.precision)
-        found, agree = decode(np.arctan2(s, c), angular[live], noise)
+        found, agree = decode(np.arctan2(s, c), angular[live], noise, near)
         whole = np.rint(found)
         found = np.where(np.abs(found - whole) < NEARLY, whole, found)
         return np.where(agree & (np.abs(found) < FARTHEST), found, np.nan)
@@ -168,8 +171,8 @@ FARTHEST = 2.0**24  # beyond it float32 does not count
 
 # Says of rows and the positions they are thought to have which of them the formula makes again.
 Agrees = Callable[[Numbers, Array], NDArray[np.bool_]]
-# The positions that the angles of rows tell, near whole numbers where they are.
-Decodes = Callable[[Numbers], Array]
+# The positions that the angles of rows tell, near whole numbers where they are, and near others where they may be.
+Decodes = Callable[[Numbers, Array], Array]
 
 
 @dataclass
@@ -216,7 +219,7 @@ def place_rows(line: Array, agrees: Agrees, decodes: Decodes | None, table: NDAr
     positions[off] = np.where(repeated >= 0, line[repeated], np.nan)
     left = off[repeated < 0]
     if len(left) and decodes is not None:
-        found = decodes(left)
+        found = decodes(left, line[left])
         left, found = left[~np.isnan(found)], found[~np.isnan(found)]
         if len(left):
             positions[left] = np.where(agrees(left, found), found, np.nan)
@@ -288,11 +291,13 @@ def weights(c: Array, s: Array, amplitude: float, precision: Precision) -> tuple
     return (s / (precision.half_ulp(c) + least)) ** 2, (c / (precision.half_ulp(s) + least)) ** 2
 
 
-def decode(angles: Array, step: Array, noise: Array) -> tuple[Array, NDArray[np.bool_]]:
+def decode(
+    angles: Array, step: Array, noise: Array, near: Array | None = None
+) -> tuple[Array, NDArray[np.bool_]]:
     """The place t [n] at which angles [n, m] = t * step, modulo turns, and whether all pairs agree.
 
     A vernier: from the slowest pair, taken to be within half a turn, to the fastest. Rows that do not agree
-    are tried again with the slowest pair turned more than once.
+    are tried again with the slowest pair turned as it has `near` a place, or any number of times.
     """
     order = np.argsort(np.abs(step))
     order = order[np.abs(step[order]) > 1e-12]
@@ -300,6 +305,14 @@ def decode(angles: Array, step: Array, noise: Array) -> tuple[Array, NDArray[np.
         return np.zeros(len(angles)), np.zeros(len(angles), dtype=bool)
     angles, noise, step = angles[:, order], noise[:, order] + 1e-12, step[order]
     place, rest = _vernier(angles, step, noise, np.zeros(len(angles)))
+    for more in (0, -1, 1):
+        if near is None:
+            break
+        off = np.flatnonzero(rest >= AGREE)
+        turns = np.rint((near[off] * step[0] - angles[off, 0]) / TURN) + more
+        again, left = _vernier(angles[off], step, noise[off], turns)
+        better = left < rest[off]
+        place[off[better]], rest[off[better]] = again[better], left[better]
     # one angle for all pairs, not 0, is no position: sines taken for cosines
     far = np.flatnonzero((rest >= AGREE) & (np.ptp(angles, axis=1) > 1e-3))
     if len(far) <= MOST_FAR:

@@ -154,6 +154,7 @@ class Solution:
     likelihood: int = 0  # rank among the hypotheses that also reproduce the rows
     rule: str | None = None  # by which positions leave the line
     strangers: tuple[int, ...] = ()
+    line: Array | None = None  # the positions as they count on from the first ones
     other_starts: tuple[str, ...] = ()  # where the rows may begin as well
 
     @property
@@ -183,7 +184,9 @@ class Solution:
         if self.even:
             return facts | {"stride": stride if stride != 1 else None}
         known = self.positions[self.front :]
-        line = known[0] + self.stride * np.arange(len(known))
+        line = (
+            known[0] + self.stride * np.arange(len(known)) if self.line is None else self.line[self.front :]
+        )
         facts["rule"] = self.rule or "other"
         facts["leaves_line_at"] = int(np.argmax(known != line)) + self.front
         runs = runs_of(known, self.stride)
@@ -266,6 +269,7 @@ class Reading:
     precision: Precision
     zero_rows: tuple[int, ...] = ()
     before: int = 0
+    numbers: NDArray[np.intp] | None = None  # of the rows of z in the whole table, where they are a choice
 
 
 @dataclass

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.inspect.laws import as_rounded, rounded_geometric
 from pe_cli.inspect.regenerate import ROUNDING, TURN, decode, phase_error, weights
-from pe_cli.inspect.result import FLOAT32_STEP, Array, Precision, frequency_slack
+from pe_cli.inspect.result import FLOAT32_STEP, Array, Law, Match, Precision, Solution, frequency_slack
+from pe_cli.numerics.dtypes import round_to
+from pe_cli.numerics.kernels import geometric, rotations
 
 ROWS = 4096
 ENTRIES = 1 << 18  # rows are read for as many numbers
@@ -428,3 +431,41 @@ def _component_fit(component: Array, place: Array, step: Array) -> tuple[Array, 
     limit = 1.0 / max(len(place), 1)
     step = np.abs(step + np.clip(change[:, 2], -limit, limit))
     return step, even, odd, np.sqrt(np.maximum(inverse[:, 2, 2], 0))
+
+
+FEWEST_ROWS = 16
+FINE = 1e-6  # of the amplitude: tables rounded to more do not show how their angles were computed
+
+
+def rounded_angles(cos: Array, sin: Array, precision: Precision) -> Solution | None:
+    """Rows 0, 1, 2, ... whose angles were computed in bfloat16 or float16: row 1 holds the frequencies as they were
+    rounded, and every product is rounded again."""
+    rows, pairs = cos.shape
+    whole = not (np.isnan(cos[0]).any() or np.isnan(sin[0]).any())
+    if rows < FEWEST_ROWS or precision.unit > FINE or not whole or np.any(sin[0]) or np.ptp(cos[0]) > 0:
+        return None
+    amplitude = unless_one(float(cos[0, 0]), precision)
+    cast = rounded_geometric(np.arctan2(sin[1], cos[1])) if amplitude > 0 else None
+    if cast is None:
+        return None
+    name, base = cast
+    w, positions = as_rounded(base, pairs, name), np.arange(rows, dtype=np.float64)
+    exact = geometric(base, 2 * pairs, count=pairs)
+    for counted in (round_to(positions, name).astype(np.float64), positions):
+        worst = apart = 0.0
+        for start in range(0, rows, ROWS):
+            block = slice(start, start + ROWS)
+            angle = round_to(np.outer(counted[block], w), name).astype(np.float64)
+            z = rotations(positions[block], exact, amplitude=amplitude)
+            for part, model, ideal in (
+                (cos[block], amplitude * np.cos(angle), z.real),
+                (sin[block], amplitude * np.sin(angle), z.imag),
+            ):
+                worst = max(worst, float((np.abs(part - model) - 2.1 * precision.half_ulp(model)).max()))
+                apart = max(apart, float(np.abs(part - ideal).max()))
+        if worst <= 2.0**-23 * amplitude:
+            match = Match(True, False, apart, 0.5, name)
+            return Solution(
+                Law("none", base, 1.0), 2 * pairs, 0.0, positions, amplitude, match, exact, True, 2 * pairs
+            )
+    return None

@@ -17,11 +17,9 @@ from pe_cli.errors import PeError
 from pe_cli.inspect.laws import (
     ROUND_DIGITS,
     USUAL_BASE,
-    as_rounded,
     digits_of,
     is_round,
     rope_laws,
-    rounded_geometric,
     roundest,
     sinusoid_laws,
     variants,
@@ -37,8 +35,7 @@ from pe_cli.inspect.regenerate import (
     resembles,
 )
 from pe_cli.inspect.result import FLOAT32_STEP, Array, Law, Match, Precision, Solution, tidy
-from pe_cli.inspect.rotation import Rotation, unless_one
-from pe_cli.numerics.dtypes import round_to
+from pe_cli.inspect.rotation import Rotation
 from pe_cli.numerics.kernels import geometric, rotations
 
 
@@ -117,7 +114,7 @@ def over_all_rows(
         # rows far from 0 tell the last bits of the frequencies, which the run did not
         positions = placed.positions.copy()
         lost = np.array(placed.strangers, dtype=np.intp)
-        positions[lost] = formula.decode(lost) if both and len(lost) else np.nan
+        positions[lost] = formula.decode(lost, line[lost]) if both and len(lost) else np.nan
         seen = np.flatnonzero(~np.isnan(positions))
         formula.fit(seen, positions[seen])
         again = place_rows(line, formula.good, decodes, table)
@@ -130,7 +127,13 @@ def over_all_rows(
     steps = np.diff(placed.positions[known])
     even = len(steps) == 0 or bool(np.all(steps == steps[0])) or (found.even and placed.rule is None)
     return replace(
-        one, positions=placed.positions, match=match, even=even, rule=placed.rule, strangers=placed.strangers
+        one,
+        positions=placed.positions,
+        match=match,
+        even=even,
+        rule=placed.rule,
+        strangers=placed.strangers,
+        line=line if found.even else None,
     )
 
 
@@ -440,44 +443,6 @@ def _rounded(first: float, unit: float) -> float:
         return float(round(first))
     multiple = round(first / unit) * unit
     return multiple if abs(first - multiple) < 0.02 * abs(unit) else first
-
-
-FEWEST_ROWS = 16
-FINE = 1e-6  # of the amplitude: tables rounded to more do not show how their angles were computed
-
-
-def rounded_angles(cos: Array, sin: Array, precision: Precision) -> Solution | None:
-    """Rows 0, 1, 2, ... whose angles were computed in bfloat16 or float16: row 1 holds the frequencies as they were
-    rounded, and every product is rounded again."""
-    rows, pairs = cos.shape
-    whole = not (np.isnan(cos[0]).any() or np.isnan(sin[0]).any())
-    if rows < FEWEST_ROWS or precision.unit > FINE or not whole or np.any(sin[0]) or np.ptp(cos[0]) > 0:
-        return None
-    amplitude = unless_one(float(cos[0, 0]), precision)
-    cast = rounded_geometric(np.arctan2(sin[1], cos[1])) if amplitude > 0 else None
-    if cast is None:
-        return None
-    name, base = cast
-    w, positions = as_rounded(base, pairs, name), np.arange(rows, dtype=np.float64)
-    exact = geometric(base, 2 * pairs, count=pairs)
-    for counted in (round_to(positions, name).astype(np.float64), positions):
-        worst = apart = 0.0
-        for start in range(0, rows, MOST_ROWS):
-            block = slice(start, start + MOST_ROWS)
-            angle = round_to(np.outer(counted[block], w), name).astype(np.float64)
-            z = rotations(positions[block], exact, amplitude=amplitude)
-            for part, model, ideal in (
-                (cos[block], amplitude * np.cos(angle), z.real),
-                (sin[block], amplitude * np.sin(angle), z.imag),
-            ):
-                worst = max(worst, float((np.abs(part - model) - 2.1 * precision.half_ulp(model)).max()))
-                apart = max(apart, float(np.abs(part - ideal).max()))
-        if worst <= 2.0**-23 * amplitude:
-            match = Match(True, False, apart, 0.5, name)
-            return Solution(
-                Law("none", base, 1.0), 2 * pairs, 0.0, positions, amplitude, match, exact, True, 2 * pairs
-            )
-    return None
 
 
 def layout_reading(

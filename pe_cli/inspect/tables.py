@@ -35,8 +35,9 @@ from pe_cli.inspect.rotation import (
     constant_amplitude,
     rotation,
     rotation_of_component,
+    rounded_angles,
 )
-from pe_cli.inspect.sinusoids import layout_reading, rounded_angles, solve, solve_with, usable_pairs
+from pe_cli.inspect.sinusoids import layout_reading, solve, solve_with, usable_pairs
 
 ABSENT = -1
 Columns = NDArray[np.intp]
@@ -261,7 +262,13 @@ def _named(
     if place is None:
         return None
     reading = Reading(
-        *COLUMNS[arrangement], _complex(cos, sin), solved, precision, tuple(rows.zero), rows.before
+        *COLUMNS[arrangement],
+        _complex(cos, sin),
+        solved,
+        precision,
+        tuple(rows.zero),
+        rows.before,
+        rows.numbers,
     )
     if encoding == "rope":
         if arrangement == "sin,cos alternating":
@@ -325,10 +332,12 @@ def _finished(encoding: str, facts: dict[str, Any], reading: Reading, ambiguous:
     left = solved.strangers[front:]
     if not left:
         return Identified(encoding, facts, solved.match.ulps, reading.precision.name, ambiguous, reading)
-    rows = [row + reading.before for row in left]
+    numbers = reading.numbers
+    rows = [row + reading.before if numbers is None else int(numbers[row]) for row in left]
     shown = ", ".join(map(str, rows[:SHOWN])) + (", ..." if len(rows) > SHOWN else "")
     also = [note.split()[0] for note in ambiguous if note.startswith(("sinusoidal style", "rope layout"))]
-    likely = [f"{name}, but for {len(rows)} of {len(solved.positions)} rows" for name in (encoding, *also)]
+    seen = f"{len(solved.positions)} rows" + ("" if numbers is None else " that were read")
+    likely = [f"{name}, but for {len(rows)} of {seen}" for name in (encoding, *also)]
     told = {
         key: facts[key] for key in ("style", "layout", "dim", "base", "start") if facts.get(key) is not None
     }
@@ -430,7 +439,7 @@ def identify_pair(
     candidates = list(solve(cos, sin, found, precision, 2 * cos.shape[1], sinusoid=False, rope=True))
     if not candidates:
         return _unruled(layout, "", layout, cos, sin, found, precision)
-    reading = Reading(layout, "", _complex(cos, sin), candidates[0], precision)
+    reading = Reading(layout, "", _complex(cos, sin), candidates[0], precision, numbers=numbers)
     return rope_facts(reading, layout, candidates, candidates[0].place_facts(), [])
 
 
@@ -456,7 +465,8 @@ def _alone(component: NDArray[Any], way: str, rows: NonzeroRows, precision: Prec
     for part, solved in _component_readings(values, found, precision):
         absent = np.full_like(values, np.nan)
         z = _complex(values, absent) if part == "cos" else _complex(absent, values)
-        named = rope_facts(Reading(way, part, z, solved, precision), way, [solved], solved.place_facts(), [])
+        reading = Reading(way, part, z, solved, precision, numbers=found.numbers)
+        named = rope_facts(reading, way, [solved], solved.place_facts(), [])
         named.facts["part"] = part
         return named
     for part, cos, sin, turned in _parts(values, found):

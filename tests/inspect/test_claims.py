@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pe_cli.inspect import identify
+from pe_cli.files.sources import open_source
+from pe_cli.inspect import identify, look_at
 
 Array = NDArray[Any]
 
@@ -197,3 +199,67 @@ def test_a_wide_step_is_not_read_as_a_scaling() -> None:
     found = told(cos_sin(np.linspace(0, 1, 50) * 1000, frequencies(256)))
     assert found["scaling"] == "none"
     assert found["stride"] == pytest.approx(1000 / 49, rel=1e-8)
+
+
+LONG = 32768  # more rows than half a turn of the slowest pair
+
+
+def test_one_nan_is_one_row_that_differs() -> None:
+    table = cos_sin(np.arange(LONG), frequencies(64))
+    table[20001, 3] = np.nan
+    found = told(table)
+    assert (found["encoding"], found["base"]) == (None, 10000)
+    assert (found["rows_that_differ"], found["nan_rows"]) == ("20001", [20001])
+    assert "sinusoidal, but for 1 of 32768 rows" in found["maybe"]
+
+
+def test_a_row_left_out_beyond_half_a_turn_of_the_slowest_pair() -> None:
+    positions = np.r_[np.arange(20001), np.arange(20002, LONG + 1)]
+    found = told(cos_sin(positions, frequencies(64)))
+    assert found["runs"] == [[0, 20000, 20001], [20002, LONG, LONG - 20001]]
+    assert found["leaves_line_at"] == 20001
+
+
+@pytest.mark.parametrize("what", ["jump", "NaN"])
+def test_rows_of_a_large_table_are_told_by_their_numbers(what: str, tmp_path: Path) -> None:
+    """Of which some are read only: where a row leaves the line is known to a block, and NaN by counting."""
+    rows, at = 131072, 70001
+    positions = np.arange(rows) + (np.arange(rows) >= at) * (what == "jump")
+    table = cos_sin(positions, frequencies(64))
+    if what == "NaN":
+        table[at, 3] = np.nan
+    np.save(tmp_path / "table.npy", table)
+    with open_source(str(tmp_path / "table.npy")) as source:
+        report = look_at(source, named=False, values=True).tensors[0]
+    assert report.numbers is not None
+    assert at not in report.numbers
+    found = report.to_dict()["identified"]
+    if what == "jump":
+        assert found["encoding"] == "sinusoidal"
+        assert at < int(found["leaves_line_at"].split()[1]) < at + rows // 100
+    else:
+        assert found["encoding"] is None
+        assert found["maybe"] == ["sinusoidal, but for rows with NaN or infinities"]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("start", [0, 1])
+def test_interleaved_grids_are_named_with_the_rows_first_only(start: int, axis: int) -> None:
+    """tatp22 and DETR have the pairs that turn from row to row before those that turn along a row."""
+    height, width = 20, 30
+    w = frequencies(32)
+
+    def one(places: int) -> Array:
+        angles = np.outer(start + np.arange(places), w)
+        return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(places, 32)
+
+    down = np.broadcast_to(one(height)[:, None], (height, width, 32))
+    along = np.broadcast_to(one(width)[None], (height, width, 32))
+    table = np.concatenate([down, along][:: 1 if axis == 0 else -1], axis=-1).astype(np.float32)
+    found = told(table.reshape(height * width, 64))
+    assert found["grid"] == "20x30"
+    if axis == 0:
+        assert (found["encoding"], found["style"]) == ("sinusoidal", ("tatp22", "detr")[start])
+    else:
+        assert (found["encoding"], found["axis_order"]) == (None, "column first")
+        assert "style" not in found
