@@ -31,6 +31,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
@@ -359,6 +360,13 @@ def value_at(values: Mapping[str, Any], key: str) -> Any:
     return value_at(inner, rest) if rest and isinstance(inner, Mapping) else None
 
 
+def _is_wanted(found: Any, wanted: Any) -> bool:
+    """Whether a value is the one that a rule is for; text may be a pattern with `*`."""
+    if isinstance(found, str) and isinstance(wanted, str):
+        return fnmatchcase(found.lower(), wanted.lower())
+    return found is wanted or (found == wanted and type(found) is type(wanted))
+
+
 class _Translation:
     """One configuration on its way into the keys of config.json."""
 
@@ -395,11 +403,7 @@ class _Translation:
             if ANY in wanted and found is not None:
                 continue
             said = found if isinstance(found, list) else [found]
-            if not any(
-                each is value or (each == value and type(each) is type(value))
-                for each in said
-                for value in wanted
-            ):
+            if not any(_is_wanted(each, value) for each in said for value in wanted):
                 return False
         return True
 

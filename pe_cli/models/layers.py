@@ -209,9 +209,20 @@ def layer_kinds(ledger: KeyLedger) -> list[str]:
         return by_layer if UNSCALED in by_layer else []
     kinds = ledger.config.values.get("layer_types")
     if isinstance(kinds, list):
-        return [str(kind) for kind in kinds]
+        return [str(kind) for kind in _one_each(ledger, Setting(kinds, ledger.config.key("layer_types")))]
     makes = "pattern" in rule or "period" in rule
     return [] if count is None or not makes else _made(ledger, rule, layer_count(ledger, count))
+
+
+def _one_each(ledger: KeyLedger, listed: Setting) -> list[Any]:
+    """A list with an entry for each layer; raises PeError where the file counts more layers than it lists."""
+    count = ledger.geometry("num_hidden_layers")
+    if count is not None and not count.assumed and len(listed.value) < ledger.whole(count):
+        raise PeError(
+            f"{ledger.config.file}: {listed.origin} has {len(listed.value)} entries for the {count.value} layers of "
+            f"{count.origin}; list all of them"
+        )
+    return list(listed.value)
 
 
 def layers_of(ledger: KeyLedger, label: str | None) -> tuple[int, ...]:
@@ -310,6 +321,10 @@ def extra_tables(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> 
     if temperature is not None:
         found.append(temperature)
     layers = rotating(ledger, ropes)
+    if layers and not any(layers):
+        raise PeError(
+            f"{ledger.config.file}: no layer of this model rotates, by what the file says of its layers"
+        )
     if layers is not None and not all(layers):
         found.append(rotated_layers_table(layers))
     return tuple(found)
@@ -365,10 +380,10 @@ def rotating(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> tupl
     ledger.in_file("no_rope_layer_interval")  # has no effect beside the list, and is used without it
     said = ledger.in_file("no_rope_layers")  # 1 means that the layer rotates
     if said is not None and isinstance(said.value, list) and said.value:
-        return tuple(int(bool(flag)) for flag in said.value)
+        return tuple(int(bool(flag)) for flag in _one_each(ledger, said))
     thetas = ledger.in_file("layer_rope_theta")
     if thetas is not None and isinstance(thetas.value, list):
-        return tuple(int(bool(theta)) for theta in thetas.value)
+        return tuple(int(bool(theta)) for theta in _one_each(ledger, thetas))
     kinds = layer_kinds(ledger)
     rule = data("layers").get(ledger.config.model_type, {})
     if "still" in rule and (count := ledger.geometry("num_hidden_layers")) is not None:

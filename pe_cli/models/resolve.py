@@ -196,7 +196,7 @@ def _rotary(
         about |= of_tower(ledger, parameters, layer_type)
     extra, pairing = layers.extra_tables(ledger, tables), _pairing(ledger)
     _read_other_layers(ledger, tables, label)
-    unread = unread_keys(ledger, unscaled="scaling" not in parameters)
+    unread = unread_keys(ledger, unscaled="scaling" not in parameters) + sizes.doubtful(ledger, parameters)
     _judge(ledger, unread)
     if seq_len is not None and not scaled and not unread:
         ledger.note(_same_at_every_length(seq_len))
@@ -295,7 +295,7 @@ def _judge(ledger: KeyLedger, unread: tuple[str, ...]) -> None:
     """Name the keys that were not read; raise where nothing else is known of the model."""
     config, keys = ledger.config, ", ".join(unread)
     called = (
-        f"model type {config.model_type!r} is not known here"
+        f"model type {config.model_type!r} is not known here as one that rotates"
         if config.model_type
         else "there is no model_type in it"
     )
@@ -307,7 +307,7 @@ def _judge(ledger: KeyLedger, unread: tuple[str, ...]) -> None:
         )
     if not ledger.known.known:
         meant = types_by_stem().get(stem(config.model_type))
-        if meant:
+        if meant and meant != config.model_type:
             raise PeError(f"{config.file}: {called}; did you mean {meant!r}?")
         if unread:
             raise PeError(
@@ -331,16 +331,16 @@ def _is_of_images(config: Configuration) -> bool:
 def _pairing(ledger: KeyLedger) -> str | None:
     """The channels that attention turns together, which a table stored in halves does not always tell.
 
-    None where the code of the model would have to say it: DeepSeek's latent attention turns adjacent channels, MiniCPM's
-    halves.
+    None where only its code says it: of latent attentions DeepSeek's turns adjacent channels, MiniCPM's halves.
     """
+    if ledger.known.pairing and sizes.is_latent_off(ledger):
+        return "half"
     interleave = ledger.in_file("rope_interleave")
     if interleave is not None and (ledger.known.pairing == "adjacent" or not ledger.known.known):
         return "adjacent" if ledger.truth(interleave) else "half"
     if not ledger.known.known and "qk_rope_head_dim" in ledger.keys_read and not sizes.is_latent_off(ledger):
         ledger.warn(
-            f"{ledger.config.file}: which channels its attention turns together, adjacent ones or those half a width apart, is "
-            "not known"
+            f"{ledger.config.file}: which channels its attention turns together, adjacent or half a width apart, is not known"
         )
         return None
     if ledger.config.layout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -55,7 +56,8 @@ def base(ledger: KeyLedger, rope: Rope, label: str | None) -> float:
     ratio = ledger.in_file("rope_ratio")
     if ratio is not None:
         theta *= ledger.number(ratio)
-        if ledger.config.model_type == "chatglm" and "_name_or_path" not in ledger.config.values:
+        named = str(ledger.config.values.get("_name_or_path")).lower()
+        if ledger.config.model_type == "chatglm" and not re.search("chatglm3|glm-4", named):
             ledger.note(
                 f"{ratio.origin} multiplies the base, as in ChatGLM3 and GLM-4; ChatGLM2-32k divides positions by it"
             )
@@ -99,18 +101,36 @@ def _one_theta(known: Defaults) -> bool:
 
 
 def _assumed_theta(ledger: KeyLedger, rope: Rope, label: str | None) -> Setting:
+    """What the class assumes: in the block that it makes where the file has none, or for a block without a base."""
     known = ledger.known
     own = (known.rope or {}).get(label) if label else known.rope
-    for value in (
-        rope.values.get("rope_theta"),
-        (own or {}).get("rope_theta") if isinstance(own, Mapping) else None,
-    ):
+    made = own.get("rope_theta") if isinstance(own, Mapping) and (label or rope.assumed) else None
+    for value in (rope.values.get("rope_theta"), made):
         if value is not None:
             return ledger.default(value)
-    for value in (known.fields.get("rope_theta"), known.theta):
+    beside = known.theta.get(label or "") if isinstance(known.theta, Mapping) else known.theta
+    for value in (known.fields.get("rope_theta"), beside):
         if isinstance(value, (int, float)):
             return ledger.default(value)
     return ledger.default(FALLBACK_THETA)
+
+
+# What in a model that is not known may say another width, another pairing, or that positions are told otherwise.
+DOUBTFUL = re.compile(
+    r"rot(ary)?_dim|no_?(pe|pos|rope)_\w+|interleaved?|max_period|d_head|dim_head|attn_head_dim|attention_head_dim|qk_head_dim|"
+    r"hidden_size_per_head|global_head_dim|num_swa_\w*heads|position_embedding_type|use_\w*(abs|rel)\w*_(pos|bias)\w*"
+)
+PLAIN = ("rope", "rotary", "none")
+
+
+def doubtful(ledger: KeyLedger, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    """Keys of a model that is not known which may contradict a plain table of this width, and were not read."""
+    return tuple(
+        ledger.config.key(key)
+        for key, value in ledger.config.values.items()
+        if not ledger.known.known and key not in ledger.keys_read and DOUBTFUL.fullmatch(key)
+        if value not in (None, False, [], parameters["dim"]) and str(value).lower() not in PLAIN
+    )
 
 
 def width(ledger: KeyLedger, rope: Rope, label: str | None, scaling: str) -> tuple[int, float | None]:

@@ -574,3 +574,99 @@ def test_the_pairing_of_an_unknown_latent_attention_is_no_guess(
     found = resolved({"model_type": "frobnicate"} | shape | said)
     assert found.pairing == pairing
     assert any("which channels its attention turns" in w for w in found.warnings) == (pairing is None)
+
+
+NEMO = {
+    "num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "position_embedding_type": "rope", "rotary_base": 500000,
+    "rotary_interleaved": False, "apply_rope_fusion": True,
+}  # fmt: skip
+MISTRAL = {"dim": 4096, "n_layers": 32, "head_dim": 128, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 32000}
+CHATGLM2 = {
+    "model_type": "chatglm", "hidden_size": 4096, "kv_channels": 128, "num_attention_heads": 32, "num_layers": 28,
+    "seq_length": 32768, "original_rope": True, "rope_ratio": 16,
+}  # fmt: skip
+MINISTRAL = {"model_type": "ministral3", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 6}
+LITGPT = {"name": "x", "block_size": 2048, "n_layer": 2, "n_head": 8, "n_embd": 512, "rotary_percentage": 1.0}
+LLAMA3_RULE = {"scaling": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_len": 8192}
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        (NEMO | {"scale_factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "old_context_len": 8192}, LLAMA3_RULE | {"factor": 8.0}),
+        (NEMO | {"rope_scaling": True, "rope_scaling_factor": 16.0}, LLAMA3_RULE | {"factor": 16.0}),
+        (NEMO | {"rope_scaling": False, "rope_scaling_factor": 8.0}, {"scaling": None, "base": 500000.0}),
+        (MISTRAL | {"sliding_window": 4096}, {"base": 10000.0}),
+        (MISTRAL | {"sliding_window": None}, {"base": 1000000.0}),
+        (CHATGLM2 | {"_name_or_path": "/data/chatglm2-6b-32k"}, {"scaling": "linear", "factor": 16.0, "base": 10000.0}),
+        (CHATGLM2 | {"_name_or_path": "THUDM/chatglm3-6b-32k"}, {"scaling": None, "base": 160000.0}),
+        (MINISTRAL | {"rope_scaling": {"type": "linear", "factor": 2.0}}, {"base": 10000.0}),
+        (MINISTRAL, {"base": 1000000.0}),
+    ],
+)  # fmt: skip
+def test_what_other_formats_say_in_their_own_words(config: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """NeMo's llama.py and Megatron's boolean; mistral-inference before 1.0; ChatGLM2; a block without a base."""
+    found = resolved(config)
+    assert {key: found.parameters.get(key) for key in wanted} == wanted
+    assert not found.unread
+
+
+@pytest.mark.parametrize(("interleave", "pairing"), [(True, "adjacent"), (False, "half")])
+def test_litgpt_says_which_channels_turn_together(interleave: bool, pairing: str) -> None:
+    assert resolved(LITGPT | {"rope_interleave": interleave}).pairing == pairing
+
+
+def test_deepseek_without_its_latent_attention_turns_halves() -> None:
+    text = {
+        "model_type": "deepseek_v2",
+        "hidden_size": 1280,
+        "num_attention_heads": 10,
+        "use_mla": False,
+        "qk_rope_head_dim": 0,
+    }
+    assert resolved({"model_type": "deepseek_vl_v2", "language_config": text}).pairing == "half"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "smollm3", "num_hidden_layers": 36, "no_rope_layers": [1, 1, 1, 0]}, "4 entries for the 36 layers"),
+        ({"model_type": "cohere2", "num_hidden_layers": 8, "layer_types": ["full_attention"] * 2}, "2 entries for the 8 layers"),
+        ({"model_type": "smollm3", "num_hidden_layers": 2, "no_rope_layers": [0, 0]}, "no layer of this model rotates"),
+        ({"model_type": "cohere2", "num_hidden_layers": 2, "sliding_window": 4, "layer_types": ["full_attention"] * 2}, "no layer of this model rotates"),
+    ],
+)  # fmt: skip
+def test_lists_of_layers_are_whole_and_leave_some_that_rotate(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(PeError, match=said):
+        resolved({"hidden_size": 2048, "num_attention_heads": 16, **config})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("position_embedding_type", "absolute"), ("use_absolute_position_embeddings", True), ("use_rel_pos_bias", True), ("rot_dim", 32),
+        ("no_pe_layers", [0, 1]), ("interleaved", True), ("max_period", 5000), ("d_head", 64), ("attn_head_dim", 64),
+        ("qk_head_dim", 64), ("hidden_size_per_head", 64), ("global_head_dim", 64), ("num_swa_attention_heads", 32),
+    ],
+)  # fmt: skip
+def test_of_an_unknown_model_every_key_that_may_contradict_is_named(key: str, value: Any) -> None:
+    config = {"model_type": "zzz_lm", "hidden_size": 2048, "num_attention_heads": 16, "rope_theta": 10000.0}
+    with pytest.raises(PeError, match=f"does not understand: {key}"):
+        resolved({**config, key: value})
+    harmless = {
+        "position_embedding_type": "rope",
+        "d_head": 128,
+        "attn_head_dim": 128,
+        "qk_head_dim": 128,
+    }.get(key, False)
+    assert resolved({**config, key: harmless}).parameters["dim"] == 128
+
+
+def test_a_type_is_not_offered_in_its_own_place() -> None:
+    config = {
+        "model_type": "bert",
+        "position_embedding_type": "rope",
+        "rope_theta": 10000,
+        "hidden_size": 768,
+    }
+    assert "as one that rotates" in " ".join(resolved({**config, "num_attention_heads": 12}).warnings)
