@@ -3,8 +3,13 @@ transformers of diffusers, whose `config.json` names a class that fixes the form
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.models import layers
@@ -230,6 +235,7 @@ class Denoiser:
     rotates : key that must be true
     layout_by : key whose values name the layout, with the default of the class
     stretched : key of the sides of the table whose rows the cells of any grid read
+    fitted : keys of the height and width of the picture of training, into whose middle a grid is fitted
     factors : key of the factors by which the contexts of the axes are stretched
     pairing : the channels that attention turns together, where the layout does not tell
     note : what else to know
@@ -245,6 +251,7 @@ class Denoiser:
     count: int = 3
     layout_by: tuple[str, str, dict[str, str]] | None = None
     stretched: tuple[str, tuple[int, ...]] | None = None
+    fitted: tuple[tuple[str, int], tuple[str, int]] | None = None
     factors: tuple[str, tuple[float, ...]] | None = None
     pairing: str = ""
     note: str = ""
@@ -286,7 +293,7 @@ def resolve_denoiser(config: Configuration) -> Resolved:
             f"places are encoded{f' (position settings in the file: {settings})' if settings else ''}"
         )
     form = Denoiser(**forms[name])
-    if form.rotates and not config.values.get(form.rotates):
+    if form.rotates and not (ledger.in_file(form.rotates) and config.values[form.rotates]):
         raise PeError(
             f"{config.file}: {form.rotates} is not true: this model adds a table instead, `pe gen sinusoidal --style cogvideox`"
         )
@@ -322,8 +329,12 @@ def resolve_denoiser(config: Configuration) -> Resolved:
         parameters["layout"] = layouts[ledger.record("layout", stored, name_of)]
     order = None
     if form.stretched:
-        high, wide = ledger.wholes(_taken(ledger, *form.stretched), 2)
-        order = RowOrder(stretched=(high, wide))
+        sides = ledger.wholes(_taken(ledger, *form.stretched), 2)
+        order = RowOrder(places=partial(_stretched, sides))
+    if form.fitted and ledger.in_file("patch_size_t") is None:
+        patch = ledger.whole(_taken(ledger, "patch_size", 2))
+        sides = tuple(ledger.whole(_taken(ledger, *side)) // patch for side in form.fitted)
+        order = RowOrder(places=partial(_fitted, sides))
     if form.note:
         ledger.note(form.note)
     unread = unread_keys(ledger, unscaled=True)
@@ -338,6 +349,31 @@ def resolve_denoiser(config: Configuration) -> Resolved:
         row_order=order,
         pairing=form.pairing or ("adjacent" if parameters["layout"] in ADJACENT_LAYOUTS else "half"),
     )
+
+
+def _stretched(
+    wanted: Sequence[int], lines: list[NDArray[np.int64]], sides: Sequence[int]
+) -> list[NDArray[Any]]:
+    """Cell k of n reads the row k * side // n of a table of `wanted` sides."""
+    return [line * to // side for line, to, side in zip(lines, wanted, sides, strict=True)]
+
+
+def _fitted(
+    trained: Sequence[int], lines: list[NDArray[np.int64]], sides: Sequence[int]
+) -> list[NDArray[Any]]:
+    """The picture fitted into the middle of that of the training: row k of n lies between `first` and (n - 1) / n of its end.
+
+    Source: `get_resize_crop_region_for_grid` and `get_3d_rotary_pos_embed` of diffusers, with grid_type linspace.
+    """
+    (high, wide), (height, width) = trained, sides
+    upright = height / width > high / wide
+    sizes = (high, round(high / height * width)) if upright else (round(wide / width * height), wide)
+    places = []
+    for line, most, size, side in zip(lines, trained, sizes, sides, strict=True):
+        first = round((most - size) / 2)
+        last = (first + size) * (side - 1) / side
+        places.append(first + line * ((last - first) / max(side - 1, 1)))
+    return places
 
 
 def _sincos(ledger: KeyLedger, name: str, form: SinCos, source: str) -> Resolved:

@@ -70,14 +70,14 @@ class RowOrder:
     window : squares on each side of the windows that lie together, 0 where there are none; those at the right and at the
         bottom may be smaller
     class_row : first or last, where a row of the class token, which does not turn, is beside the patches
-    stretched : sides of the grid whose cells those of any other one read: cell k of n has the coordinate k * side // n
+    places : makes coordinates of the rows and columns of a grid of these sides, where they are not these themselves
     whole : sides of the grid whose middle is cut out
     """
 
     block: int = 1
     window: int = 0
     class_row: str = ""
-    stretched: tuple[int, int] | None = None
+    places: Callable[[list[NDArray[np.int64]], tuple[int, ...]], list[NDArray[Any]]] | None = None
     whole: tuple[int, int] | None = None
 
     def count(self, grid: tuple[int, ...]) -> int:
@@ -85,7 +85,7 @@ class RowOrder:
         self._check(grid)
         return math.prod(grid) + bool(self.class_row)
 
-    def coordinates(self, rows: ArrayLike, grid: tuple[int, ...], axes: int) -> NDArray[np.int64]:
+    def coordinates(self, rows: ArrayLike, grid: tuple[int, ...], axes: int) -> NDArray[Any]:
         """(n, axes) row and column, and with three axes the frame in front, of these rows of the table.
 
         The class token lies at -1 on every axis, which is angle 0 in the forms that count from 1.
@@ -108,11 +108,8 @@ class RowOrder:
         row, column = self._squares(square, height // self.block, width // self.block)
         down, right = np.divmod(within, self.block)
         found = [frame, row * self.block + down, column * self.block + right]
-        if self.stretched:
-            found[1:] = [
-                line * to // side
-                for line, to, side in zip(found[1:], self.stretched, (height, width), strict=True)
-            ]
+        if self.places:
+            found[1:] = self.places(found[1:], (height, width))
         cell = np.stack(found[3 - axes :] if axes < 3 else found, axis=1)
         cell[token] = -1
         return cell

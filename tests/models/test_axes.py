@@ -334,3 +334,29 @@ def test_what_is_said_to_have_no_positions_has_none() -> None:
     for name in ("AutoencoderRAE", "AutoencoderSAME"):
         with pytest.raises(PeError, match="not known here"):
             resolved(name)
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("grid", [(13, 30, 45), (13, 24, 40), (4, 40, 60), (2, 45, 30), (1, 1, 7)])
+def test_cogvideox_fits_any_picture_into_the_middle_of_its_own(grid: tuple[int, int, int]) -> None:
+    pytest.importorskip("diffusers")
+    from diffusers.models.embeddings import get_3d_rotary_pos_embed
+    from diffusers.pipelines.cogvideo.pipeline_cogvideox import get_resize_crop_region_for_grid
+
+    config = {
+        "_class_name": "CogVideoXTransformer3DModel",
+        "attention_head_dim": 64,
+        "sample_height": 60,
+        "sample_width": 90,
+        "patch_size": 2,
+        "use_rotary_positional_embeddings": True,
+    }
+    frames, height, width = grid
+    crop = get_resize_crop_region_for_grid((height, width), 45, 30)
+    wanted = get_3d_rotary_pos_embed(
+        embed_dim=64, crops_coords=crop, grid_size=(height, width), temporal_size=frames
+    )
+    table = from_config(config, None, grid=grid)
+    assert np.abs(table["cos"] - wanted[0].numpy()).max() < 4e-6
+    assert np.abs(table["sin"] - wanted[1].numpy()).max() < 4e-6
+    assert not table.warnings
