@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.inspect.result import Array, Identified, Precision, Solution, checked, stored_precision, tidy
-from pe_cli.inspect.rotation import rotation
+from pe_cli.inspect.rotation import GLANCE, rotation
 from pe_cli.inspect.sinusoids import solve
 from pe_cli.inspect.tables import Arrangement, arrangements, turning_pairs
 
@@ -80,11 +80,12 @@ def identify_axes(
 def _groups(cos: Array, sin: Array, precision: Precision) -> list[AxisGroup] | None:
     """Neighbouring pairs with one axis each, all of them solved; None where one follows no axis."""
     n = len(cos)
+    few, leap, _ = _first_moves(np.stack([cos[:GLANCE], sin[:GLANCE]]), precision)
+    begun = {int(run) for run, size in zip(few, leap, strict=True) if run < min(n, GLANCE) and size >= LEAP}
+    if 1 not in begun or len(begun) > 3:  # what is no grid is refused by its first rows
+        return None
     pairs = np.stack([cos, sin])
-    slack = 2 * precision.half_ulp(pairs)
-    moved = (np.abs(pairs[:, 1:] - pairs[:, :1]) > slack[:, 1:] + slack[:, :1]).any(axis=0)
-    runs = np.where(moved.any(axis=0), moved.argmax(axis=0) + 1, n)
-    leap = np.abs(pairs[:, np.minimum(runs, n - 1), np.arange(len(runs))] - pairs[:, 0]).max(axis=0)
+    runs, leap, slack = _first_moves(pairs, precision)
     for i in np.flatnonzero((runs == n) | (leap < LEAP)):  # too slow to tell: as the pair before it
         runs[i] = runs[i - 1] if i else runs[i]
     lengths = sorted({int(r) for r in runs})
@@ -113,6 +114,17 @@ def _groups(cos: Array, sin: Array, precision: Precision) -> list[AxisGroup] | N
             return None
         groups.append(AxisGroup(int(first), int(last), run, size, solved))
     return groups
+
+
+def _first_moves(pairs: Array, precision: Precision) -> tuple[NDArray[np.intp], Array, Array]:
+    """After how many rows each pair of cosines and sines [2, n, m] first moves (n where it does not), how far, and twice
+    the rounding of each entry."""
+    n = pairs.shape[1]
+    slack = 2 * precision.half_ulp(pairs)
+    moved = (np.abs(pairs[:, 1:] - pairs[:, :1]) > slack[:, 1:] + slack[:, :1]).any(axis=0)
+    runs = np.where(moved.any(axis=0), moved.argmax(axis=0) + 1, n)
+    leap = np.abs(pairs[:, np.minimum(runs, n - 1), np.arange(len(runs))] - pairs[:, 0]).max(axis=0)
+    return runs, leap, slack
 
 
 def _name(

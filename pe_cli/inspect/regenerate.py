@@ -353,14 +353,17 @@ def _far(angles: Array, step: Array, noise: Array) -> tuple[Array, Array]:
     few = np.unique(np.linspace(0, len(step) - 1, min(len(step), 24)).astype(int))
     turns = FAR_TURNS
     for count in range(PRUNED_BY, len(few), PRUNED_BY):  # what the slow pairs rule out is not carried on
-        _, rest = _with_turns(angles, step, noise, few[:count], turns)
-        turns = turns[rest < max(0.5, 2 * float(rest.min()))]
+        places, rest = _with_turns(angles, step, noise, few[:count], turns)
+        if rest.min() >= HOPELESS:
+            return places, rest
+        turns = turns[rest < max(HOPELESS, 2 * float(rest.min()))]
     _, rest = _with_turns(angles, step, noise, few, turns)
     turns = turns[rest < max(2 * float(rest.min()), 1e-4)]
     return _with_turns(angles, step, noise, np.arange(len(step)), turns)
 
 
 PRUNED_BY = 4  # pairs
+HOPELESS = 0.5  # radians by which a few pairs do not agree, so that all together will not
 
 
 def _with_turns(

@@ -257,10 +257,14 @@ def _uneven(c: Array, s: Array, amplitude: float, precision: Precision) -> Rotat
     """Rows at any positions: the first two give the steps, each further row is decoded with them and
     then makes them more exact."""
     z = (c + 1j * s) / amplitude
-    noise = phase_error(c, s, amplitude, precision)
     moved = np.flatnonzero(np.abs(z - z[0]).max(axis=1) > 1e-3)
     if not len(moved):
         return None
+    if len(moved) > 2 * GLANCE:  # a few rows refuse what is no table of positions
+        few = np.r_[0, moved[:GLANCE]]
+        if _uneven(c[few], s[few], amplitude, precision) is None:
+            return None
+    noise = phase_error(c, s, amplitude, precision)
     turned = z * z[0].conj()
     second = moved[0]
     step = unwrap_by_order(np.angle(turned[second]))

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pe_cli.files.sources import open_source
-from pe_cli.inspect import identify, look_at
+from pe_cli.inspect import identify, look_at, regenerate
 
 Array = NDArray[Any]
 
@@ -263,3 +263,27 @@ def test_interleaved_grids_are_named_with_the_rows_first_only(start: int, axis: 
     else:
         assert (found["encoding"], found["axis_order"]) == (None, "column first")
         assert "style" not in found
+
+
+@pytest.mark.parametrize("columns", ["signs", "turned at random"])
+def test_rows_that_are_no_positions_are_refused_by_a_few(
+    columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signs have one amplitude in every pair, and are no table: of 32768 x 128 the search was 16 s."""
+    random = np.random.default_rng(0)
+    table = np.sign(random.normal(size=(4096, 64)))
+    if columns != "signs":
+        angles = random.uniform(-9, 9, (4096, 32))
+        table = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+    counted = 0
+    vernier = regenerate._vernier
+
+    def counting(angles: Array, *rest: Any) -> Any:
+        nonlocal counted
+        counted += angles.size
+        return vernier(angles, *rest)
+
+    monkeypatch.setattr(regenerate, "_vernier", counting)
+    found = told(table.astype(np.float32))
+    assert found["encoding"] is None
+    assert counted < 1 << 21
