@@ -90,10 +90,11 @@ def identify(source: Path | Tabular, *, tensor: str | None = None) -> IdentifyRe
         opened.require_tensors()
         reports = look_at(opened, named, values=True).tensors
     found = {r.spec.name: r.identified.to_dict() if r.identified else {"encoding": None} for r in reports}
-    distinct = {one.get("encoding") for one in found.values()}
+    telling = ("encoding", "style", "base", "scaling", "factor", "start", "stride")
+    distinct = {tuple(str(one.get(fact)) for fact in telling) for one in found.values()}
     if len(distinct) > 1:
         raise PeError(
-            f"{opened.label} holds {len(found)} tables that are not one encoding; choose one by {parameter('tensor')}: "
+            f"{opened.label} holds {len(found)} tables that are not of one encoding with the same parameters; choose one by {parameter('tensor')}: "
             f"{', '.join(found)}"
         )
     return IdentifyResult(next(iter(found.values())))

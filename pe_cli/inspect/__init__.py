@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pe_cli.errors import PeError
 from pe_cli.files import READABLE, TensorSpec
 from pe_cli.files.text import made_by
-from pe_cli.inspect.result import Identified
+from pe_cli.inspect.result import Identified, plain
 from pe_cli.process import require_memory
 
 if TYPE_CHECKING:
@@ -136,6 +136,9 @@ def _by_formula(
         found = _as_pair(*pair, numbers)
         if found is not None:
             return found
+        unlike = _unlike_parts(*pair) if values.ndim == 2 else None
+        if unlike is not None:
+            return unlike
     if values.ndim == 1:
         return _vector(values, hint, name)
     if values.ndim == 2:
@@ -221,6 +224,24 @@ def _as_pair(cos: NDArray[Any], sin: NDArray[Any], numbers: NDArray[np.intp] | N
         first.facts["tables"] = len(found)
         return first
     return identify_pair(cos, sin, None, numbers) if cos.ndim == 2 and cos.dtype.kind != "c" else None
+
+
+def _unlike_parts(cos: NDArray[Any], sin: NDArray[Any]) -> Identified | None:
+    """Cosines and sines that make no table together, though each of them may be a part of one."""
+    from pe_cli.inspect.tables import identify_component
+
+    told = []
+    for part in (cos, sin):
+        one = identify_component(part)
+        if not _is_named(one):
+            return None
+        names = ("base", "scaling", "factor", "start", "stride")
+        told.append(
+            ", ".join(f"{name} {plain(one.facts[name])}" for name in names if one.facts.get(name) is not None)
+        )
+    if told[0] == told[1]:
+        return None
+    return Identified(None, maybe=[f"cosines of {told[0]}, with sines of {told[1]}"])
 
 
 def _whole(values: NDArray[Any]) -> Identified | None:

@@ -397,10 +397,8 @@ def _unruled(
         for solved in solve_with(cos, sin, found, precision, law, [float(w) for w in frequencies]):
             reading = Reading(columns, order, _complex(cos, sin), solved, precision)
             return rope_facts(reading, layout, [solved], solved.place_facts(), [note])
-    facts = {"layout": layout, "dim": 2 * len(frequencies)}
-    return Identified(
+    return Identified(  # in which order cosines and sines lie, only a formula tells
         None,
-        facts,
         precision=precision.name,
         maybe=["rope or sinusoidal, of unknown frequencies or positions"],
     )
@@ -472,7 +470,7 @@ def _alone(component: NDArray[Any], way: str, rows: NonzeroRows, precision: Prec
     for part, cos, sin, turned in _parts(values, found):
         searched = _unruled(way, part, way, cos, sin, turned, precision)
         if searched is not None:
-            searched.facts["part"] = part
+            searched.facts |= {"part": part} if searched.encoding else {}
             return searched
     return None
 

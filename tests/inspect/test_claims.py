@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import pe_cli
+from pe_cli.errors import PeError
 from pe_cli.files.sources import open_source
 from pe_cli.inspect import identify, look_at, regenerate
 
@@ -287,3 +289,51 @@ def test_rows_that_are_no_positions_are_refused_by_a_few(
     found = told(table.astype(np.float32))
     assert found["encoding"] is None
     assert counted < 1 << 21
+
+
+@pytest.mark.parametrize("how", ["offset angles", "exponents by column", "sines of an unknown table"])
+def test_no_layout_and_no_part_without_a_formula(how: str) -> None:
+    angles = np.outer(np.arange(100), frequencies(64))
+    if how == "offset angles":
+        table = np.concatenate([np.cos(angles + 0.3), np.sin(angles + 0.3)], axis=1)
+    elif how == "exponents by column":
+        each = np.outer(np.arange(100), 1e4 ** (-np.arange(64) / 64))
+        table = np.where(np.arange(64) % 2, np.cos(each), np.sin(each))
+    else:
+        angles = np.outer(np.arange(100), np.random.default_rng(3).uniform(0.01, 1, 32))
+        table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    found = told(table.astype(np.float32))
+    assert found["encoding"] is None
+    assert "layout" not in found
+    assert "part" not in found
+
+
+@pytest.mark.parametrize("base", [1e4, 5e5])
+@pytest.mark.parametrize("width", [16, 320])
+def test_few_scattered_positions_of_a_wide_table_are_told_in_their_order(base: float, width: int) -> None:
+    positions = [999, 981, 500, 20, 1]
+    angles = np.outer(positions, frequencies(width, base))
+    sines_first = told(np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32))
+    assert sines_first.get("layout") in (None, "sin-cos")
+    cosines_first = told(np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
+    assert cosines_first.get("layout") in (None, "cos-sin")
+    if width == 320:
+        assert (sines_first["start"], cosines_first["start"]) == (999, 999)
+
+
+@pytest.mark.parametrize(("base", "start"), [(5e5, 0), (1e4, 7)])
+def test_cosines_with_the_sines_of_another_table_are_no_table(base: float, start: int) -> None:
+    cos = np.cos(np.outer(np.arange(100), frequencies(64))).astype(np.float32)
+    sin = np.sin(np.outer(start + np.arange(100), frequencies(64, base))).astype(np.float32)
+    found = identify(cos, "cos", {"sin": sin}).to_dict()
+    assert found["encoding"] is None
+    assert found["maybe"] == [
+        f"cosines of base 10000, scaling none, start 0, with sines of base {base:.0f}, scaling none, start {start}"
+    ]
+    assert pe_cli.identify({"cos": cos, "sin": sin}).encoding is None
+
+
+def test_tables_of_one_encoding_with_other_parameters_are_not_one_answer() -> None:
+    tables = {name: cos_sin(np.arange(64), frequencies(32, base)) for name, base in (("a", 2e4), ("b", 5e5))}
+    with pytest.raises(PeError, match="not of one encoding with the same parameters"):
+        pe_cli.identify(tables)
