@@ -65,6 +65,7 @@ SAMPLE = 1 << 14
 FEWEST_MANTISSAS, FEWEST_VALUES = 4, 40
 
 
+@np.errstate(invalid="ignore")  # of a signalling NaN, which is left out like any other
 def stored_precision(values: NDArray[Any]) -> Precision:
     """The narrowest floating type that holds every value of the table exactly.
 

@@ -72,6 +72,7 @@ class RowStatistics:
         self.moments = Moments()
         self.norms: list[NDArray[Any]] = []
 
+    @np.errstate(invalid="ignore")  # of a signalling NaN, which is counted like any other
     def add(self, block: NDArray[Any]) -> None:
         """Take rows (k, d) into account."""
         if self.single and block.dtype == np.float32 and self._add_single(block):

@@ -14,6 +14,8 @@ import pe_cli
 from pe_cli.errors import PeError
 from pe_cli.files.sources import open_source
 from pe_cli.inspect import identify, look_at, regenerate
+from pe_cli.inspect.result import stored_precision
+from pe_cli.numerics.dtypes import numpy_dtype
 
 Array = NDArray[Any]
 
@@ -337,3 +339,17 @@ def test_tables_of_one_encoding_with_other_parameters_are_not_one_answer() -> No
     tables = {name: cos_sin(np.arange(64), frequencies(32, base)) for name, base in (("a", 2e4), ("b", 5e5))}
     with pytest.raises(PeError, match="not of one encoding with the same parameters"):
         pe_cli.identify(tables)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [("float16", 0x7D01), ("bfloat16", 0x7F81), ("float32", 0x7FA00001)]
+)
+@pytest.mark.parametrize("rows", [0, 8])
+@pytest.mark.filterwarnings("error")
+def test_nothing_but_nan_is_no_cause_for_a_warning(kind: str, code: int, rows: int) -> None:
+    """Signalling NaN, which a cast complains of, in every entry."""
+    dtype = numpy_dtype(kind)
+    table = np.full((rows, 8), code, f"u{dtype.itemsize}").view(dtype)
+    assert stored_precision(table).name in (kind, "float64", "float32")
+    found = pe_cli.identify(table) if rows else identify(table)
+    assert (found.encoding, found.maybe) == (None, [])
