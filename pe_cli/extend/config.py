@@ -19,8 +19,9 @@ Section: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
 # Parts of a configuration, and the names of the tensors that they describe.
 PARTS = (
     ("vlm_config", r"^vlm\."),
-    ("text_config", r"(?:^|\.)(?:text_model|language_model|text_encoder|text_backbone|text)\."),
-    ("vision_config", r"vision|visual|image_encoder|image_tower|video_tower|^mit\."),
+    ("text_config", r"(?:^|\.)(?:text_model|language_model|text_encoder|text_backbone|text_decoder|text)\."),
+    ("high_res_vision_config", r"high_res_vision"),
+    ("vision_config", r"vision|visual|image_encoder|image_tower|video_tower|img_processor|^mit\."),
     ("image_config", r"image_model"),
     ("audio_config", r"audio"),
     ("qformer_config", r"qformer"),
@@ -28,8 +29,7 @@ PARTS = (
     ("encoder", r"^encoder\."),
     ("decoder", r"^decoder\."),
     ("model_args", r""),  # timm
-    # open_clip
-    ("model_cfg", r""),
+    ("model_cfg", r""),  # open_clip
     ("vision_cfg", r"^visual\."),
     ("text_cfg", r"^(?!visual\.)"),
 )
@@ -41,7 +41,7 @@ OWN_LENGTH_FIELD = {
     "mpt": "max_seq_len",
 }
 MOST_OFFSET = 8
-IMAGE_FIELDS = ("pretrain_image_size", "image_size", "input_size")
+IMAGE_FIELDS = ("max_img_size", "pretrain_image_size", "image_size", "input_size")
 SIDE_FIELDS = ("pos_emb_height", "pos_emb_width")
 PAIR_FIELDS = ("window_positional_embedding_background_size",)
 COUNT_FIELDS = ("num_position_embeddings", "num_patches", "n_positions")  # of a grid: how many cells it has
@@ -70,11 +70,13 @@ class ModelConfig:
     def sections(self, tensor: str) -> list[Section]:
         """The parts that describe `tensor`, the most particular first, the whole last."""
         found: list[Section] = [((), self.data)]
-        for key, pattern in PARTS:  # a part can have parts: vlm_config.vision_config
-            path, inner = found[0]
+        parts = list(PARTS)
+        while parts:
+            (key, pattern), (path, inner) = parts.pop(0), found[0]
             part = inner.get(key)
             if isinstance(part, dict) and re.search(pattern, tensor.lower()):
                 found.insert(0, ((*path, key), part))
+                parts = list(PARTS)  # a part can have parts: vlm_config.vision_config
         if len(found) == 1:  # a part that is called as its tensors are: semantic_config of Bark
             for key, part in self.data.items():
                 if isinstance(part, dict) and tensor.startswith(f"{key.removesuffix('_config')}."):
@@ -467,12 +469,10 @@ def _audio_grid(section: dict[str, Any]) -> tuple[int, ...]:
 
 def _audio_edits(path: tuple[str, ...], section: dict[str, Any], new: tuple[int, ...]) -> list[Edit]:
     patch, strides, sizes = _audio(section)
-    now = _audio_grid(section)
+    fields = zip(("num_mel_bins", "max_length"), sizes, strides, new, _audio_grid(section), strict=True)
     return [
         Edit((*path, field), size, (wanted - 1) * stride + patch)
-        for field, size, stride, wanted, is_now in zip(
-            ("num_mel_bins", "max_length"), sizes, strides, new, now, strict=True
-        )
+        for field, size, stride, wanted, is_now in fields
         if wanted != is_now
     ]
 

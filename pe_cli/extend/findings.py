@@ -144,7 +144,7 @@ def _tables(config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Fin
             yield from _fits_window(config, weight)
         elif rows is None and images and row.main and row.axis is None:
             yield from _fits_sides(config, weight)
-        elif rows is not None and images:
+        elif rows is not None and images and row.main:
             yield from _fits_grid(config, weight, rows)
         elif rows is not None and row.kind == "sequence" and row.main:
             yield from _fits_length(config, weight, rows)
@@ -197,6 +197,8 @@ def _fits_grid(config: ModelConfig, weight: _Weight, rows: int) -> Iterator[Find
     if grid is None:
         return
     special = rows - prod(grid)
+    if len(grid) == 3 and rows in (grid[0], prod(grid[1:])):
+        return  # of the frames alone, or of one frame
     if not 0 <= special <= MOST_SPECIAL + (suffix_of(config, weight.spec.name) or 0):
         made = f"{times(grid)} patches, with a class token {prod(grid) + 1} rows"
         yield _not_of_image(config, weight, f"has {rows} rows", made)
@@ -271,7 +273,7 @@ def _buckets(config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Fi
 def _distances(section: Mapping[str, Any]) -> tuple[str, int | None]:
     """The field of DeBERTa that counts its rows by distance, and how many rows it needs: one for each side."""
     buckets, most = section.get("position_buckets", -1), section.get("max_relative_positions", -1)
-    if section.get("model_type") == "deberta-v2" and is_number(buckets) and buckets > 0:
+    if section.get("model_type") in ("deberta-v2", "sew-d") and is_number(buckets) and buckets > 0:
         return "position_buckets", 2 * buckets
     if is_number(most) and most > 0:
         return "max_relative_positions", 2 * most
