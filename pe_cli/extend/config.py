@@ -192,8 +192,8 @@ def grid_of(config: ModelConfig, tensor: str) -> tuple[int, ...] | None:
     for _, section in config.sections(tensor):
         if section.get("model_type") == "audio-spectrogram-transformer":
             return _audio_grid(section)
-        for field in PAIR_FIELDS:
-            if (pair := _pair(section.get(field))) is not None:
+        for said in (*map(section.get, PAIR_FIELDS), [section.get(side) for side in SIDE_FIELDS]):
+            if (pair := _pair(said)) is not None:
                 return pair
         if "_class_name" in section:  # diffusers
             return _diffusers_grid(section)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.extend.config import ModelConfig, grid_of, length_fields, offset_of, suffix_of
+from pe_cli.extend.config import COUNT_FIELDS, ModelConfig, grid_of, length_fields, offset_of, suffix_of
 from pe_cli.extend.config_findings import Finding, is_number, parts_of, within
 from pe_cli.extend.folder import config_name
 from pe_cli.extend.new_folder import WEIGHTS, shards_of
@@ -139,15 +139,17 @@ def _tables(config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Fin
         if row is None or row.kind is None:
             continue
         rows = _rows(weight.spec.shape)
-        images = row.kind == "grid" or (row.either and config.sizes_image(name))
+        images = row.kind == "grid" or (row.kind == "sequence" and row.main and config.sizes_image(name))
         if row.kind == "window":
             yield from _fits_window(config, weight)
         elif rows is None and images and row.main and row.axis is None:
             yield from _fits_sides(config, weight)
         elif rows is not None and images and row.main:
             yield from _fits_grid(config, weight, rows)
-        elif rows is not None and row.kind == "sequence" and row.main:
+        elif rows is not None and row.kind == "sequence" and (row.main or row.fields):
             yield from _fits_length(config, weight, rows)
+        elif rows is not None and row.kind == "relative":
+            yield from _fits_distances(config, weight, rows)
 
 
 def _rows(shape: Sequence[int]) -> int | None:
@@ -195,6 +197,10 @@ def _length_fields(
 def _fits_grid(config: ModelConfig, weight: _Weight, rows: int) -> Iterator[Finding]:
     grid = grid_of(config, weight.spec.name)
     if grid is None:
+        for path, section in config.sections(weight.spec.name):
+            for field in COUNT_FIELDS if "patch_size" in section else ():
+                if type(count := section.get(field)) is int and count != rows:
+                    yield _says(config, weight, (*path, field), count)
         return
     special = rows - prod(grid)
     if len(grid) == 3 and rows in (grid[0], prod(grid[1:])):
@@ -211,6 +217,26 @@ def _fits_sides(config: ModelConfig, weight: _Weight) -> Iterator[Finding]:
         yield _not_of_image(
             config, weight, f"has the shape {list(weight.spec.shape)}", f"{times(grid)} patches"
         )
+
+
+def _fits_distances(config: ModelConfig, weight: _Weight, rows: int) -> Iterator[Finding]:
+    """Rows by distance along an axis of SAM: of a window, or in global layers of the whole grid."""
+    grid, (path, section) = grid_of(config, weight.spec.name), config.sections(weight.spec.name)[0]
+    window = section.get("window_size")
+    if grid is None or type(window) is not int or rows in {2 * side - 1 for side in (window, *grid)}:
+        return
+    yield _says(config, weight, (*path, "window_size"), window, 2 * window - 1)
+
+
+def _says(
+    config: ModelConfig, weight: _Weight, path: tuple[str, ...], value: Any, needs: int | None = None
+) -> Finding:
+    """A field that counts the rows of a table, or from which their number follows, and it is another one."""
+    field, needed = ".".join(path), "" if needs is None else f", which needs {needs}"
+    return Finding(
+        f"{weight.spec.name} has {_rows(weight.spec.shape)} rows, and {config.label} says {field} {value}{needed}",
+        (weight.label, f"{config.label}:{field}"),
+    )
 
 
 def _fits_window(config: ModelConfig, weight: _Weight) -> Iterator[Finding]:
@@ -233,10 +259,7 @@ def _fits_window(config: ModelConfig, weight: _Weight) -> Iterator[Finding]:
     stage = re.search(r"layers\.(\d+)\.", name)
     sides = [side // 2 ** int(stage[1] if stage else 0) for side in grid]
     if rows not in (prod(spans((window, window))), prod(spans((min(window, *sides),) * 2))):
-        yield Finding(
-            f"{name} has {rows} rows, and {config.label} says window_size {window}, which needs {prod(spans((window, window)))}",
-            (weight.label, f"{config.label}:window_size"),
-        )
+        yield _says(config, weight, ("window_size",), window, prod(spans((window, window))))
 
 
 def _not_of_image(config: ModelConfig, weight: _Weight, has: str, made: str) -> Finding:
@@ -263,10 +286,7 @@ def _buckets(config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Fi
             else:
                 continue
             if type(wanted) is int and weight.spec.shape[0] != wanted:
-                yield Finding(
-                    f"{name} has {weight.spec.shape[0]} rows, and {config.label} says {field} {section[field]}, which needs {wanted}",
-                    (weight.label, f"{config.label}:{field}"),
-                )
+                yield _says(config, weight, (field,), section[field], wanted)
             break
 
 
@@ -403,7 +423,7 @@ def _limits(folder: Path, config: ModelConfig, weights: Mapping[str, _Weight]) -
         row, rows = named(name, weight.spec.shape), _rows(weight.spec.shape)
         if row is None or row.encoding != "learned" or row.kind != "sequence" or not row.main or rows is None:
             continue
-        if (row.either and config.sizes_image(name)) or OTHER_TOWERS.search(name):
+        if config.sizes_image(name) or OTHER_TOWERS.search(name):
             continue
         front, _ = offset_of(name, rows, config)
         ends.append((rows - front, weight))

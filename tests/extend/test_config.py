@@ -110,7 +110,7 @@ GRIDS: dict[str, tuple[dict[str, Any], str, tuple[int, ...] | None, tuple[int, .
     "kimi": (
         {"pos_emb_height": 64, "pos_emb_width": 64, "patch_size": 14},
         "x",
-        None,
+        (64, 64),
         (32, 96),
         {"pos_emb_height": 32, "pos_emb_width": 96, "patch_size": 14},
     ),
@@ -136,7 +136,7 @@ def test_grids(name: str) -> None:
     data, tensor, now, new, after = GRIDS[name]
     config = ModelConfig(data, "config.json")
     assert grid_of(config, tensor) == now
-    guessed = {"siglip2": (16, 16), "kimi": (64, 64), "timm": (14, 14)}  # by the table alone
+    guessed = {"siglip2": (16, 16), "timm": (14, 14)}  # by the table alone
     edits, _ = grid_edits(config, tensor, now or guessed[name], new)
     assert edited(data, edits) == after
 

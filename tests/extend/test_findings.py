@@ -336,6 +336,116 @@ def test_nothing_is_told_where_all_agree(kind: str, folder: Any) -> None:
     assert findings(folder(config, tensors, **files)) == []
 
 
+# What sizes a table, doubled, is a contradiction; as it is, all agree.
+SIZED: dict[str, tuple[dict[str, Any], dict[str, np.ndarray], str]] = {
+    "bare tower": (
+        {"model_type": "clip_vision_model", "image_size": 224, "patch_size": 32},
+        {"embeddings.position_embedding.weight": table(50, 8)},
+        "image_size",
+    ),
+    "count of cells": (
+        {"model_type": "qwen3_vl", "vision_config": {"num_position_embeddings": 64, "patch_size": 16}},
+        {"visual.pos_embed.weight": table(64, 8)},
+        "vision_config.num_position_embeddings",
+    ),
+    "two sides": (
+        {
+            "model_type": "kimi_k25",
+            "vision_config": {"pos_emb_height": 8, "pos_emb_width": 8, "patch_size": 14},
+        },
+        {"vision_tower.patch_embed.pos_emb.position_embeddings": table(8, 8, 4)},
+        "vision_config.pos_emb_height",
+    ),
+    "coordinates of a page": (
+        {"model_type": "layoutlm", "max_position_embeddings": 64, "max_2d_position_embeddings": 128},
+        {"embeddings.x_position_embeddings.weight": table(128, 8), WORDS: table(64, 8)},
+        "max_2d_position_embeddings",
+    ),
+    "frames": (
+        {"model_type": "xclip", "vision_config": {"num_frames": 8}},
+        {"mit.position_embedding": table(1, 8, 4)},
+        "vision_config.num_frames",
+    ),
+    "window of SAM": (
+        {"model_type": "sam", "vision_config": {"image_size": 512, "patch_size": 16, "window_size": 14}},
+        {
+            "vision_encoder.layers.0.attn.rel_pos_h": table(27, 8),
+            "vision_encoder.layers.2.attn.rel_pos_h": table(63, 8),
+        },
+        "vision_config.window_size",
+    ),
+    "decoder of text": (
+        {
+            "model_type": "blip",
+            "text_config": {"model_type": "blip_text_model", "max_position_embeddings": 64},
+        },
+        {"text_decoder.bert.embeddings.position_embeddings.weight": table(64, 8)},
+        "text_config.max_position_embeddings",
+    ),
+    "part of a part": (
+        {"model_type": "t5gemma2", "encoder": {"vision_config": {"image_size": 64, "patch_size": 8}}},
+        {"encoder.vision_tower.embeddings.position_embedding.weight": table(64, 8)},
+        "encoder.vision_config.image_size",
+    ),
+    "two resolutions": (
+        {
+            "model_type": "deepseek_vl_hybrid",
+            "vision_config": {"image_size": 384, "patch_size": 16},
+            "high_res_vision_config": {"image_size": 1024, "patch_size": 16},
+        },
+        {"high_res_vision_model.vision_encoder.pos_embed": table(1, 64, 64, 4)},
+        "high_res_vision_config.image_size",
+    ),
+    "largest image": (
+        {"model_type": "radio", "image_size": 224, "max_img_size": 256, "patch_size": 16},
+        {"embeddings.position_embeddings": table(1, 256, 4)},
+        "max_img_size",
+    ),
+    "buckets of SEW-D": (
+        {
+            "model_type": "sew-d",
+            "relative_attention": True,
+            "position_buckets": 16,
+            "max_position_embeddings": 512,
+        },
+        {"encoder.rel_embeddings.weight": table(32, 8)},
+        "position_buckets",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SIZED)
+def test_what_sizes_a_table_is_compared_with_it(kind: str, folder: Any) -> None:
+    config, tensors, field = SIZED[kind]
+    assert not findings(folder(config, tensors))
+    *parts, last = field.split(".")
+    inner = config = json.loads(json.dumps(config))
+    for part in parts:
+        inner = inner[part]
+    inner[last] *= 2
+    assert findings(folder(config, tensors))
+
+
+@pytest.mark.parametrize(
+    ("config", "tensors"),
+    [
+        (
+            {"model_type": "mllama", "vision_config": {"image_size": 560, "patch_size": 14, "max_num_tiles": 4}},
+            {"vision_model.gated_positional_embedding.tile_embedding.weight": table(9, 16)},
+        ),
+        (
+            {"model_type": "videoprism", "image_size": 64, "num_frames": 16, "tubelet_size": [1, 8, 8]},
+            {"embeddings.spatial_position_embeddings": table(1, 64, 4), "embeddings.temporal_embedding": table(1, 16, 4)},
+        ),
+    ],
+    ids=["aspect ratios", "frames apart"],
+)  # fmt: skip
+def test_rows_that_are_no_patches_of_the_image_agree(
+    config: dict[str, Any], tensors: dict[str, np.ndarray], folder: Any
+) -> None:
+    assert not findings(folder(config, tensors))
+
+
 def test_strict_exits_1_where_there_are_findings(folder: Any, capfd: Any) -> None:
     place = folder({**BERT, "max_position_embeddings": 128}, {WORDS: table(64, 8)})
     assert run(["inspect", place, "--strict"]) == 1
