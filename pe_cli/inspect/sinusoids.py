@@ -289,6 +289,7 @@ def _attempt(
 
 SURE = 2.0  # ulps
 FRACTIONS_UP_TO = 256.0
+LEAST_CHANCE = 1e-6
 
 
 def _sure(match: Match) -> bool:
@@ -312,7 +313,11 @@ def _believed(match: Match, first: float, found: Rotation, frequencies: Sequence
     makes almost any rows."""
     if _sure(match) or abs(first) < FRACTIONS_UP_TO:
         return True
-    return first.is_integer() and _period(found, frequencies, first) is None
+    if not first.is_integer() or _period(found, frequencies, first) is not None:
+        return False
+    # the base and the step were fitted to two of the pairs: the others say which whole number it is
+    window = match.max_abs / (np.pi * found.amplitude)
+    return 2 * abs(first) * window ** (usable_pairs(found) - 2) < LEAST_CHANCE
 
 
 def _by_distance_from_zero(

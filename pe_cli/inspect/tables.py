@@ -299,7 +299,8 @@ def _other_shift(arrangement: str, solved: Solution) -> list[str]:
     pairs = solved.dim / 2
     if not notes and other and pairs > 1:
         base = solved.law.base ** ((pairs - 1 + solved.shift) / (pairs - solved.shift))
-        both_round = digits_of(roundest(base, 1e-9 * base)) <= ROUND_DIGITS
+        short = roundest(base, 1e-9 * base)
+        both_round = digits_of(short) <= ROUND_DIGITS or float(np.log2(short)).is_integer()
         if both_round or digits_of(solved.law.base) > ROUND_DIGITS:
             layout = (
                 f", rope layout {LAYOUTS[arrangement]}" if solved.shift and arrangement in LAYOUTS else ""
