@@ -24,9 +24,20 @@ MOST_STRIDE = 33
 def variants(law: Law) -> Iterator[Law]:
     """The law with its factor and its base rounded within their errors, less rounded, and as measured.
 
-    A factor that lies beside a round number is tried as that one first: the table is believed only if it comes out.
+    A factor or a step that lies beside a round number is tried as that one first: the table is believed only if it comes
+    out.
     """
     factor = law.parameters.get("factor")
+    simple = law.scaling in ("none", "linear") and not set(law.parameters) - {"factor"}
+    step = law.unit / (factor or 1.0)
+    short = roundest(step, BESIDE * step)
+    if (
+        simple
+        and short != step
+        and digits_of(short) <= ROUND_DIGITS
+        and (short == 1 or law.scaling == "none")
+    ):
+        yield from _rounded_bases(replace(law, scaling="none", unit=short, parameters={}, ambiguous=()))
     if factor is None or law.scaling == "linear":
         yield from _rounded_bases(law)
         return

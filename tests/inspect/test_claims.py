@@ -353,3 +353,26 @@ def test_nothing_but_nan_is_no_cause_for_a_warning(kind: str, code: int, rows: i
     assert stored_precision(table).name in (kind, "float64", "float32")
     found = pe_cli.identify(table) if rows else identify(table)
     assert (found.encoding, found.maybe) == (None, [])
+
+
+@pytest.mark.parametrize("dim", [16, 32])
+def test_a_step_beside_a_whole_number_is_no_scaling(dim: int) -> None:
+    """Far from 0 the steps of few rows in float16 leave room for a factor of 1.0000077."""
+    found = told(interleaved(np.arange(10**6, 10**6 + 32), frequencies(dim, 65536.0)).astype(np.float16))
+    assert (found["encoding"], found.get("scaling")) in (("rope", "none"), (None, None))
+    assert found.get("start", 10**6) == 10**6
+    assert found.get("stride", 1) == 1
+
+
+def test_a_start_of_float32_angles_in_three_pairs_is_not_one_of_chance() -> None:
+    positions = np.arange(99999, 100031, dtype=np.float32)
+    angles = np.outer(positions, frequencies(6, 100.0).astype(np.float32))
+    table = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(32, 6)
+    assert told(table).get("start", 99999) == 99999
+
+
+def test_a_base_that_is_a_power_of_two_is_listed_beside_its_root() -> None:
+    found = told(cos_sin(np.arange(64), frequencies(4, 65536.0)))
+    assert found["base"] == 65536 or any(
+        "base 65536 with a frequency shift of 0" in note for note in found["ambiguous"]
+    )
