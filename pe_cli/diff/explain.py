@@ -55,6 +55,7 @@ PARTING = 0.1  # radians
 MANY_ENTRIES = 8
 NOISE = 24  # half steps of the type: a difference this small is no wrong entry
 HOPELESS = 0.9  # of the entries outside: no exception from a rule
+LEAST_SHARED = 0.5  # of the rows: what covers fewer explains nothing of the others
 COSTS = {"permutation": 2.2, "rows": 2.2}
 
 
@@ -140,7 +141,8 @@ class Search:
     def told(self) -> Explanation:
         explanation = Explanation(parting=self.parting)
         if self.best is not None:
-            explanation.causes = with_residuals(self.best.steps, self.a.table, self.b.table, self.best.left)
+            causes = with_residuals(self.best.steps, self.a.table, self.b.table, self.best.left)
+            explanation.causes = _one_layout(causes)
             explanation.explained, explanation.cost = self.best.explained, self.best.cost
         return explanation
 
@@ -292,7 +294,7 @@ class Search:
         steps += self.rounded(steps)
         steps = needed(steps, a, b)
         x, y = undone(steps, a, b)
-        if not same_axes(x, y):
+        if not same_axes(x, y) or x.rows < LEAST_SHARED * min(a.rows, b.rows):
             return
         extra = extra_room(steps)
         left = remainder(x, y, extra, _square(a, b))
@@ -353,6 +355,19 @@ class Search:
         step = Step(Reason("dtype-rounding", *names), undo, extra_room(steps))
         before, after = distance(x, y, 0.0, SAMPLE), distance(*undo(x, y), 0.0, SAMPLE)
         return [step] if after.sum < 0.5 * before.sum else []
+
+
+def _one_layout(causes: list[Reason]) -> list[Reason]:
+    """Two changes of layout by way of a third one, which neither table has, told as one."""
+    layouts = [cause for cause in causes if cause.cause == "layout"]
+    if len(layouts) != 2 or "complex" not in (layouts[0].a.get("layout"), layouts[0].b.get("layout")):
+        return causes
+    first, second = layouts
+    if first.b.get("layout") == "complex":
+        second.b = first.b
+    else:
+        second.a = first.a
+    return [cause for cause in causes if cause is not first]
 
 
 def _size(table: Operand) -> float:

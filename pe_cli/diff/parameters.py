@@ -210,9 +210,9 @@ def _made_like(
 
 def column_steps(a: Turning, b: Turning) -> list[Step]:
     """Layout, order of cosines and sines, signs: what is undone by moving columns."""
-    if len(a.frequencies) != len(b.frequencies):
-        return []
     first, last = a.plan, b.plan
+    if len(a.frequencies) != len(b.frequencies) or len(first.pair) != len(last.pair):
+        return []
     steps: list[Step] = []
     alone = [plan.name in ("half", "adjacent", "split") for plan in (first, last)]
     if alone[0] != alone[1]:

@@ -85,7 +85,10 @@ class Room:
     """What rounding to the narrower type of two tables may put between equal numbers."""
 
     def __init__(self, precisions: tuple[Precision, Precision], extra: Extra = 0.0) -> None:
-        self.coarse = max(precisions, key=lambda p: p.unit)
+        fine, self.coarse = sorted(precisions, key=lambda p: p.unit)
+        self.half_steps = 1.01 * (
+            1 + fine.unit / self.coarse.unit
+        )  # of the coarse type: each side is rounded once
         self.extra = extra
 
     def outside(self, x: Array, y: Array, start: int = 0) -> tuple[Flags, Array]:
@@ -96,10 +99,10 @@ class Room:
                 return np.zeros(apart.shape, np.bool_), apart
             extra = self.extra(start, start + len(x)) if callable(self.extra) else self.extra
             size = np.maximum(np.abs(x), np.abs(y))
-            flags = (apart > 2.02 * self.coarse.unit * size + extra) | (apart == np.inf)
+            flags = (apart > self.half_steps * self.coarse.unit * size + extra) | (apart == np.inf)
             if flags.any():
                 v = np.where(np.isfinite(size[flags]), size[flags], 0)
-                room = 2.02 * self.coarse.half_ulp(v) + (
+                room = self.half_steps * self.coarse.half_ulp(v) + (
                     extra[flags] if isinstance(extra, np.ndarray) else extra
                 )
                 if self.coarse.unit < 1e-15:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import pe_cli
 from pe_cli.diff.explain import Explanation, Side, explain
 from pe_cli.diff.metrics import Metrics, Tolerance, compare
 from pe_cli.diff.operands import StoredTable
@@ -516,3 +517,38 @@ def test_a_relative_tolerance_beyond_float32_allows_nothing_around_zero(tmp_path
     assert measured(tmp_path, a, b, atol=0.25, rtol=rtol).outside == 2
     m = measured(tmp_path, a, b, atol=1.0, rtol=rtol)
     assert (m.outside, m.needed_atol) == (1, 0.5)
+
+
+def test_a_column_more_is_no_error() -> None:
+    """Pairs of one width against pairs and a column of zeros."""
+    angles = np.outer(np.arange(200), 1e4 ** (-np.arange(32) / 32))
+    table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
+    assert not pe_cli.compare(table, np.pad(table, ((0, 0), (0, 1)))).explained
+
+
+def test_what_covers_a_minority_of_the_rows_explains_nothing() -> None:
+    rng = np.random.default_rng(0)
+    a, other = rng.normal(size=(2, 512, 64)).astype(np.float32)
+    b = np.concatenate([other[:312], a[:200]])
+    assert not pe_cli.compare(a, b).explained
+    b = np.concatenate([other[:200], a[:312]])
+    assert [cause.cause for cause in pe_cli.compare(a, b).causes] == ["offset"]
+
+
+def test_zeros_behind_lone_sines_are_no_documents() -> None:
+    places = np.arange(512)
+    a, b = (np.sin(np.outer(places, base ** (-np.arange(32) / 32))).astype(np.float32) for base in (1e4, 2e4))
+    b[460:] = 0
+    found = pe_cli.compare(a, b)
+    assert found.causes[0].cause == "base"
+    assert all(cause.b.get("positions") != "restart" for cause in found.causes)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_complex_table_is_told_against_the_layout_of_the_other(swapped: bool) -> None:
+    angles = np.outer(np.arange(100), 1e4 ** (-np.arange(32) / 32))
+    real = np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    pair = (np.exp(1j * angles).astype(np.complex64), real)
+    (cause,) = pe_cli.compare(*(pair if swapped else pair[::-1])).causes
+    told = (cause.a["layout"], cause.b["layout"])
+    assert (cause.cause, told if swapped else told[::-1]) == ("layout", ("complex", "cos-sin"))
