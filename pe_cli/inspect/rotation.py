@@ -91,6 +91,9 @@ def rotation(cos: Array, sin: Array, precision: Precision) -> Rotation | None:
         return None
     whole = ~np.isnan(cos[0]) & ~np.isnan(sin[0])
     c, s = cos[:, whole], sin[:, whole]
+    every = c.shape[1] // FEW_PAIRS
+    if every >= 4 and rotation(c[:, ::every], s[:, ::every], precision) is None:
+        return None  # what is no table is refused by some of its pairs
     if len(c) < 2 * ENOUGH and (found := _even(c, s, amplitude, precision, 0.0)) is not None:
         return _spread(replace(found, rows=slice(0, len(c))), np.asarray(whole))
     runs = _regular_rows(c, s, amplitude, precision)
@@ -109,6 +112,7 @@ def rotation(cos: Array, sin: Array, precision: Precision) -> Rotation | None:
 
 
 DISTANCES = (0.0, 2.0**13, 2.0**16, 2.0**19)  # from position 0, which makes float32 angles coarse
+FEW_PAIRS = 128
 ENOUGH = 24  # rows in a regular run from which everything can be told
 OTHER_POWER = 1e-4  # of a row's sum of squares, by which it is none of the table's
 SEEN_BY = 8  # pairs by which a break in the positions is seen
