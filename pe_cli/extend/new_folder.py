@@ -37,11 +37,12 @@ CANNOT = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
 
 @dataclass(frozen=True)
 class Place:
-    """Where a folder is to appear: `label` is what the user typed, `path` the same without symbolic links."""
+    """Where a copy of `source` is to appear: `label` is what the user typed, `path` the same without symbolic links."""
 
     label: str
     path: Path
     force: bool
+    source: Path
 
     @classmethod
     def of(cls, target: Path, source: Path, force: bool) -> Place:
@@ -52,7 +53,7 @@ class Place:
         label = str(target)
         if target.is_symlink() and not target.exists():
             raise PeError(f"{label} is a link that leads nowhere; remove it, or make the folder it leads to")
-        place = cls(label, Path(os.path.realpath(target)), force)
+        place = cls(label, Path(os.path.realpath(target)), force, source)
         real = Path(os.path.realpath(source))
         if _same_as_any(real, (place.path, *place.path.parents)):
             raise PeError(f"{label} is the model itself or inside it; give a folder elsewhere")
@@ -100,11 +101,12 @@ class Place:
                 try:
                     os.mkdir(hidden)
                 except FileNotFoundError as error:
-                    folder = hidden.parent
                     raise PeError(
-                        f"cannot write {self.label}: there is no folder {folder}; make it first"
+                        f"cannot write {self.label}: there is no folder {hidden.parent}; make it first"
                     ) from error
                 build(hidden)
+                for old in (path for path in self.source.iterdir() if (hidden / path.name).is_file()):
+                    shutil.copymode(old, hidden / old.name)
                 self._put(hidden, known)
             except PeError as error:
                 # Files are written by code that knows the hidden name alone.

@@ -107,6 +107,16 @@ def test_the_old_folder_is_not_touched(model: Path, tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in model.rglob("*") if path.is_file()} == before
 
 
+def test_files_stay_as_private_as_they_are(model: Path, tmp_path: Path) -> None:
+    """Also those that are written anew: a configuration, and the shard with the table."""
+    for path in model.iterdir():
+        if path.is_file():
+            path.chmod(0o600)
+    extend_folder(model, tmp_path / "new", ResizeRequest.of(length=1024), metadata={})
+    written = [path for path in (tmp_path / "new").iterdir() if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
+
+
 def test_dry_run_tells_the_same_and_writes_nothing(model: Path, tmp_path: Path) -> None:
     told = extended(model, None, length=1024)
     assert {path.name for path in tmp_path.iterdir()} == {"model"}
