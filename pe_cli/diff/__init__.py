@@ -243,7 +243,13 @@ class _Comparing:
         if pair.metrics is None:
             pair.metrics = self.on_shared_rows(pair)
         if not pair.equal and pair.same_shape and pair.explanation.explained and not pair.explanation.causes:
-            pair.explanation.notes.append("only the last bits differ: by no more than rounding once more")
+            coarse = max((left.precision, right.precision), key=lambda precision: precision.unit)
+            alike = left.precision.name == right.precision.name
+            pair.explanation.notes.append(
+                "only the last bits differ: by no more than rounding once more"
+                if alike
+                else f"the tables differ by no more than the step of {coarse.name}, the type one of them was rounded to"
+            )
         return pair
 
     def reasons(self, a: Side, b: Side) -> Explanation:

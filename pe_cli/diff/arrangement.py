@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.diff.operands import Array, Operand, Rearranged, Rows, Selected, Viewed, same_rows
+from pe_cli.diff.operands import Array, Operand, Rearranged, Rows, Selected, Turned, same_rows
 from pe_cli.diff.readings import once, pairings
-from pe_cli.diff.turning import in_type
+from pe_cli.diff.turning import named_rule
 from pe_cli.diff.verify import LISTED, Flags, Pair, Reason, Step
-from pe_cli.inspect.regenerate import ROUNDED
 
 LOOKED_AT = 1 << 20  # numbers in which rows are looked for
 SORTED = 1 << 23  # numbers in which equal rows are looked for
 NEIGHBOURS = 3
 TOGETHER = 1024  # rows
 MATCHED = 3 / 4  # of the rows, that an order must find
-SHARED = 1 / 4  # of the rows of the shorter table, that an offset must leave
+SHARED = (
+    1 / 2
+)  # of the rows of the shorter table, that an offset must leave: fewer are no explanation of the whole
 WIDEST = 1024  # columns that are compared each with each
 COLUMN_ROWS = 256
 SOLVER = 1e-4  # of the largest entry: what two solvers of an eigenproblem may differ by
@@ -39,6 +40,8 @@ def rows_elsewhere(a: Operand, b: Operand, inserted: bool = True) -> Iterator[li
     tolerance = 8 * max(a.precision.unit, b.precision.unit) + 2e-7
     in_a = matching(x, y, tolerance)  # row of a for each row of b
     yield from _offsets(a, b, in_a)
+    if a.rows != b.rows and len(x) == a.rows and len(y) == b.rows:
+        yield from _left_out(a, b, x, y, in_a, tolerance)
     if len(x) < a.rows or len(y) < b.rows:
         if a.rows == b.rows and a.size <= SORTED:
             yield from _permuted(same_rows(a, b))
@@ -52,6 +55,29 @@ def rows_elsewhere(a: Operand, b: Operand, inserted: bool = True) -> Iterator[li
                 yield [step]
 
 
+def _left_out(
+    a: Operand, b: Operand, x: Array, y: Array, in_a: Rows, tolerance: float
+) -> Iterator[list[Step]]:
+    """The shorter table is the longer one without some of its rows, or with positions by a rule."""
+    few, in_b = min(a.rows, b.rows), matching(y, x, tolerance)
+    for found, broken in ((in_a[:few], "b"), (in_b[:few], "a")):
+        step = _as_rule(found, broken) if (found < few).all() else None
+        if step is not None:
+            yield [length(a, b), step]
+    kept = in_a if a.rows > b.rows else in_b
+    if len(kept) < 2 or (kept < 0).any() or (np.diff(kept) < 1).any():
+        return
+    missing = np.setdiff1d(np.arange(max(a.rows, b.rows)), kept)
+    every = np.unique(np.diff(kept))
+    facts: dict[str, Any] = {"first": int(missing[0]), "last": int(missing[-1]), "count": len(missing)}
+    if len(every) == 1 and every[0] > 1:
+        facts |= {"every": int(every[0])}
+    elif len(every) == 1 or len(missing) > few:
+        return  # an offset; or rows picked at will, which explain much
+    cause, longer_a = Reason("rows", {"rows": a.rows}, {"rows": b.rows}, facts), a.rows > b.rows
+    yield [Step(cause, lambda p, q: (Selected(p, kept), q) if longer_a else (p, Selected(q, kept)))]
+
+
 def _permuted(in_a: Rows) -> Iterator[list[Step]]:
     """The order of rows that takes most of them to their places, if there is one."""
     known = in_a[in_a >= 0]
@@ -59,11 +85,10 @@ def _permuted(in_a: Rows) -> Iterator[list[Step]]:
         return
     order = in_a.copy()
     order[in_a < 0] = np.setdiff1d(np.arange(len(in_a)), known)  # rows that differ too, in any order
-    facts = {
-        "of": "rows",
-        "moved": int(np.count_nonzero(order != np.arange(len(order)))),
-        "order": order[:LISTED].tolist(),
-    }
+    moved = np.count_nonzero(order != np.arange(len(order)))
+    facts: dict[str, Any] = {"of": "rows", "moved": int(moved), "order": order[:LISTED].tolist()}
+    if len(order) > 2 and (np.diff(order) == -1).all():
+        facts["reversed"] = True
     yield [Step(Reason("permutation", {}, {}, facts), lambda p, q: (Selected(p, order), q))]
 
 
@@ -129,6 +154,10 @@ def matching(x: Array, y: Array, tolerance: float) -> Rows:
     (usable_x, u), (usable_y, v) = _directions(x), _directions(y)
     if not (len(usable_x) and len(usable_y)) or x.shape[1] < 2:
         return found
+    if len(u) > 1 and (np.abs(u - u[0]).max(axis=1) <= tolerance).mean() > 0.5:
+        # rows that all point one way, as those of heads with one slope each do: their sizes tell them apart
+        size = max(np.abs(x[usable_x]).max(), np.abs(y[usable_y]).max())
+        u, v = x[usable_x] / size, y[usable_y] / size
     weights = np.random.default_rng(0).standard_normal(x.shape[1])
     key = u @ weights
     order = np.argsort(key, kind="stable")
@@ -167,7 +196,7 @@ def _offsets(a: Operand, b: Operand, in_a: Rows) -> Iterator[list[Step]]:
     for k in shifts[np.argsort(-counts)][:3]:
         begin_a, begin_b = max(0, int(k)), max(0, -int(k))
         rows = min(a.rows - begin_a, b.rows - begin_b)
-        if k == 0 or rows < max(2, SHARED * min(a.rows, b.rows)):
+        if k == 0 or rows < 2 or rows <= SHARED * min(a.rows, b.rows):
             continue
         facts = {"rows": int(k), "shared_rows": {"first_a": begin_a, "first_b": begin_b, "rows": rows}}
         yield [offset_step({"first_row": begin_a}, {"first_row": begin_b}, facts, begin_a, begin_b, rows)]
@@ -209,24 +238,6 @@ def _as_rule(found: Rows, broken: str) -> Step | None:
         return (p, Selected(q, found)) if broken == "a" else (Selected(p, found), q)
 
     return Step(Reason("positions", sides[0], sides[1], facts), undo)
-
-
-def named_rule(positions: Array, counted: Array) -> tuple[str | None, int | None, tuple[int, ...]]:
-    """The rule that makes these positions of those that count up: rounded, wrapped, clamped, or begun again."""
-    for rule in ROUNDED:
-        if np.array_equal(in_type(counted, rule), positions) and not np.array_equal(positions, counted):
-            return rule, None, ()
-    step = np.diff(positions)
-    stride = counted[1] - counted[0] if len(counted) > 1 else 1.0
-    stopped = np.flatnonzero(step == 0)
-    if len(stopped) and np.array_equal(stopped, np.arange(stopped[0], len(step))):
-        head = positions[: stopped[0] + 1]
-        if np.array_equal(head, counted[: len(head)]):
-            return "clamp", int(stopped[0]), ()
-    breaks = np.flatnonzero(np.abs(step - stride) > 1e-6) + 1
-    if len(breaks) and (positions[breaks] == positions[0]).all() and len(breaks) <= len(positions) / 2:
-        return "restart", None, tuple(int(r) for r in breaks)
-    return None, None, ()
 
 
 # -- columns ------------------------------------------------------------------------------------------------------
@@ -306,7 +317,7 @@ def _signed_order(x: Array, y: Array, tolerance: float) -> tuple[Rows, Array] | 
 
 
 def _pairing_of(x: Array, unit: float) -> tuple[str, Rows, Rows] | None:
-    """Which columns are cosine and sine of one angle: the sum of their squares is the same everywhere."""
+    """Which columns are cosine and sine of one angle: the sum of their squares is always the same."""
     for name, first, second in pairings(x.shape[1]):
         if name == "halves, each twice" or 2 * len(first) != x.shape[1]:
             continue
@@ -434,17 +445,6 @@ def _orthogonal(x: Array) -> bool:
         return False
     gram = (x / size).T @ (x / size)
     return float(np.abs(gram - np.eye(len(gram))).max()) < (1e-2 if len(x) < COLUMN_ROWS else 0.35)
-
-
-class Turned(Viewed):
-    """The columns mixed by a matrix."""
-
-    def __init__(self, of: Operand, matrix: Array) -> None:
-        super().__init__(of)
-        self.matrix = matrix
-
-    def take(self, start: int, stop: int) -> Array:
-        return self.of.take(start, stop) @ self.matrix
 
 
 def _eigenvectors(a: Operand, b: Operand) -> Iterator[list[Step]]:

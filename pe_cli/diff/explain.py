@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -40,9 +41,13 @@ from pe_cli.diff.verify import (
     distance,
     exceptions,
     extra_room,
+    inverted,
     largest,
+    minority,
     needed,
+    one_layout,
     remainder,
+    rows_alike,
     same_axes,
     sampled,
     undone,
@@ -55,7 +60,6 @@ PARTING = 0.1  # radians
 MANY_ENTRIES = 8
 NOISE = 24  # half steps of the type: a difference this small is no wrong entry
 HOPELESS = 0.9  # of the entries outside: no exception from a rule
-LEAST_SHARED = 0.5  # of the rows: what covers fewer explains nothing of the others
 COSTS = {"permutation": 2.2, "rows": 2.2}
 
 
@@ -112,6 +116,7 @@ class Search:
     def __init__(self, a: Side, b: Side) -> None:
         self.a, self.b = a, b
         self.best: Explained | None = None
+        self.alike = cache(partial(rows_alike, a.table, b.table))
         self.readings = False  # whether both tables are pairs that turn with one position
         self.parting: dict[str, float] | None = None
 
@@ -142,7 +147,7 @@ class Search:
         explanation = Explanation(parting=self.parting)
         if self.best is not None:
             causes = with_residuals(self.best.steps, self.a.table, self.b.table, self.best.left)
-            explanation.causes = _one_layout(causes)
+            explanation.causes = one_layout(causes)
             explanation.explained, explanation.cost = self.best.explained, self.best.cost
         return explanation
 
@@ -294,7 +299,7 @@ class Search:
         steps += self.rounded(steps)
         steps = needed(steps, a, b)
         x, y = undone(steps, a, b)
-        if not same_axes(x, y) or x.rows < LEAST_SHARED * min(a.rows, b.rows):
+        if not same_axes(x, y):
             return
         extra = extra_room(steps)
         left = remainder(x, y, extra, _square(a, b))
@@ -305,6 +310,8 @@ class Search:
             if more is None:
                 return
             steps += more
+        if minority(steps, min(a.rows, b.rows)) or inverted(steps, self.alike):
+            return
         cost = _cost(steps, left.outside / max(1, left.rows * left.columns), min(a.rows, b.rows))
         if self.best is None or cost < self.best.cost:
             self.best = Explained(steps, cost, left.largest)
@@ -352,22 +359,18 @@ class Search:
                 return p, Multiplied(Rounded(Multiplied(q, 1 / ratio), coarse), ratio)
             return Rounded(p, coarse), Rounded(q, coarse)
 
-        step = Step(Reason("dtype-rounding", *names), undo, extra_room(steps))
+        def cut(p: Operand, q: Operand) -> tuple[Operand, Operand]:
+            return Rounded(p, coarse, cut=True), Rounded(q, coarse, cut=True)
+
         before, after = distance(x, y, 0.0, SAMPLE), distance(*undo(x, y), 0.0, SAMPLE)
+        if (
+            coarse.name != "float64"
+            and not before_ratio
+            and distance(*cut(x, y), 0.0, SAMPLE).sum < 0.1 * after.sum
+        ):
+            return [Step(Reason("dtype-rounding", *names, {"of": "numbers cut off"}), cut, extra_room(steps))]
+        step = Step(Reason("dtype-rounding", *names), undo, extra_room(steps))
         return [step] if after.sum < 0.5 * before.sum else []
-
-
-def _one_layout(causes: list[Reason]) -> list[Reason]:
-    """Two changes of layout by way of a third one, which neither table has, told as one."""
-    layouts = [cause for cause in causes if cause.cause == "layout"]
-    if len(layouts) != 2 or "complex" not in (layouts[0].a.get("layout"), layouts[0].b.get("layout")):
-        return causes
-    first, second = layouts
-    if first.b.get("layout") == "complex":
-        second.b = first.b
-    else:
-        second.a = first.a
-    return [cause for cause in causes if cause is not first]
 
 
 def _size(table: Operand) -> float:
@@ -391,7 +394,8 @@ def _cost(steps: Sequence[Step], share: float, rows: int) -> float:
     """How much has to be said; exceptions cost more the more they cover."""
     cost = 0.0
     for step in steps:
-        cost += COSTS.get(step.cause.cause, 1.0)
+        # every other row is as simple to say as another method of making a table shorter
+        cost += 1.0 if {"every", "reversed"} & {*step.cause.facts} else COSTS.get(step.cause.cause, 1.0)
         if step.cause.cause == "rows" and "rows" not in step.cause.a:
             facts = step.cause.facts
             cost += 3 * share + (
@@ -403,7 +407,7 @@ def _cost(steps: Sequence[Step], share: float, rows: int) -> float:
             cost += 0.3
         shared = step.cause.facts.get("shared_rows")
         if shared and step.cause.cause == "offset":
-            cost += 0.1 + 4 * (1 - shared["rows"] / max(1, rows))
+            cost += 0.1 + 8 * (1 - shared["rows"] / max(1, rows))
     return cost
 
 

@@ -248,6 +248,17 @@ class Rearranged(Viewed):
         return self._chosen(self.of.at(index))
 
 
+class Turned(Viewed):
+    """The columns mixed by a matrix."""
+
+    def __init__(self, of: Operand, matrix: Array) -> None:
+        super().__init__(of)
+        self.matrix = matrix
+
+    def take(self, start: int, stop: int) -> Array:
+        return self.of.take(start, stop) @ self.matrix
+
+
 class Selected(Viewed):
     """Row r is row index[r] of the other; or consecutive rows from `index` on."""
 
@@ -286,14 +297,24 @@ class Multiplied(Viewed):
 
 
 class Rounded(Viewed):
-    """Every number rounded to a type."""
+    """Every number rounded to a type, or the bits that the type has no room for `cut` off."""
 
-    def __init__(self, of: Operand, precision: Precision) -> None:
+    def __init__(self, of: Operand, precision: Precision, cut: bool = False) -> None:
         super().__init__(of)
-        self.precision = precision
+        self.precision, self.cut = precision, cut
 
     def take(self, start: int, stop: int) -> Array:
-        return np.asarray(round_to(self.of.take(start, stop), self.precision.name)).astype(np.float64)
+        values = self.of.take(start, stop)
+        rounded = np.asarray(round_to(values, self.precision.name)).astype(np.float64)
+        if not self.cut:
+            return rounded
+        beyond = np.abs(rounded) > np.abs(values)
+        lower = rounded[beyond] * (
+            1 - self.precision.unit
+        )  # between it and its neighbour, nearer to that or a tie
+        below = np.abs(rounded[beyond]) - 2 * self.precision.half_ulp(lower)
+        rounded[beyond] = np.copysign(below, rounded[beyond])
+        return rounded
 
 
 class Replacement(Viewed):

@@ -26,6 +26,8 @@ from pe_cli.inspect.laws import digits_of, roundest
 from pe_cli.inspect.result import tidy
 
 CLOSE = 3e-6
+HUGE = 1e6  # a divisor of frequencies that nobody chose
+TELLING = 8  # divisors: fewer are those of many scalings
 ROUND_DIGITS = 4  # of a base that somebody chose
 
 
@@ -109,6 +111,9 @@ def turning_steps(a: Turning, b: Turning) -> list[Step]:
             state = new
         else:
             ratio = roundest(ratio, max(unit, 1e-7) * ratio)
+            for step in steps:  # which have not applied the factor, so that they must not name it
+                for side in (step.cause.a, step.cause.b):
+                    side.pop("attention_factor", None)
             change(
                 "amplitude",
                 {"amplitude": a.amplitude},
@@ -335,7 +340,8 @@ def frequency_changes(a: Turning, b: Turning) -> list[Change]:
     law, other = a.law, b.law
     final = {"frequencies": b.frequencies, "law": other}
     if not (_known(law) and _known(other)):
-        return [_unknown(a, b, w, v, final)]
+        change = _unknown(a, b, w, v, final)
+        return [] if change is None else [change]
     stored = [each.get("frequency_dtype") for each in (law, other)]
     changes: list[Change] = []
     if law.get("scaling") == other.get("scaling") == "none" and stored[0] == stored[1]:
@@ -404,8 +410,11 @@ def _only_unseen(state: Mapping[str, Any], b: Turning) -> bool:
     return len(made) == len(wanted) and bool(np.allclose(made, wanted, rtol=CLOSE, atol=1e-12))
 
 
-def _unknown(a: Turning, b: Turning, w: Array, v: Array, final: dict[str, Any]) -> Change:
-    """Frequencies of one side follow no law that has a name: divisors of the plain ones of the other."""
+def _unknown(a: Turning, b: Turning, w: Array, v: Array, final: dict[str, Any]) -> Change | None:
+    """Frequencies of one side follow no law that has a name: divisors of the plain ones of the other.
+
+    None where a divisor is negative or huge: such a pair turns by more than half a circle a row, and shows another angle.
+    """
     known = a if _known(a.law) else b if _known(b.law) else None
     base = known.law["base"] if known is not None else a.law.get("base", b.law.get("base"))
     sides: list[dict[str, Any]] = []
@@ -423,9 +432,13 @@ def _unknown(a: Turning, b: Turning, w: Array, v: Array, final: dict[str, Any]) 
             )
             with np.errstate(divide="ignore"):
                 factors = plain / frequencies
-            if (factors > 0.99).all() and np.isfinite(factors).all():
+            if (factors < 0).any() or (np.isfinite(factors) & (factors > HUGE)).any():
+                return None
+            if (factors > 0.99).all() and np.isfinite(factors).all() and len(factors) >= TELLING:
                 side["scaling"] = "longrope"
             side["factors"] = [float(f"{f:.6g}") for f in factors]
+        else:
+            side["frequencies"] = [float(f"{f:.6g}") for f in frequencies]
         sides.append(side)
     facts = {"ambiguous": [f"base {base:g} is assumed for both"]} if base is not None else {}
     if all(side["scaling"] == "longrope" for side in sides):

@@ -199,6 +199,10 @@ def _restarted(turning: Turning, table: Operand, wrong: Sequence[int]) -> Turnin
         tried = replace(turning, places=Places(begin, stride, "restart", restarts=restarts))
         if np.mean([_fitting_share(tried, table, place) for place in wrong]) > 0.98:
             return tried
+        rows = _spread_rows(table)
+        found = arithmetic_of(_at_rows(tried, rows), table.at(rows))
+        if found is not None:
+            return computed(tried, found)
     return None
 
 

@@ -334,6 +334,8 @@ def place_changes(
     if np.abs(p - q).max(initial=0.0) < 1e-6:
         return found
     state = a
+    if "other" in (a.rule, b.rule):  # positions of which each is its own begin nowhere
+        return [_rule_change(a, b, rows)]
     if (abs(a.start - b.start) > 1e-6 and a.rule in (None, b.rule)) or (
         (a.rule is None) != (b.rule is None) and abs(a.start - b.start) > 1e-6
     ):
@@ -378,3 +380,21 @@ def _rule_change(
 def _where(a: Places, b: Places, rows: int) -> dict[str, Any]:
     apart = np.flatnonzero(np.abs(a.at(0, rows) - b.at(0, rows)) > 1e-6)
     return {"first": int(apart[0]), "last": int(apart[-1]), "count": len(apart)} if len(apart) else {}
+
+
+def named_rule(positions: Array, counted: Array) -> tuple[str | None, int | None, tuple[int, ...]]:
+    """The rule that makes these positions of those that count up: rounded, wrapped, clamped, or begun again."""
+    for rule in ROUNDED:
+        if np.array_equal(in_type(counted, rule), positions) and not np.array_equal(positions, counted):
+            return rule, None, ()
+    step = np.diff(positions)
+    stride = counted[1] - counted[0] if len(counted) > 1 else 1.0
+    stopped = np.flatnonzero(step == 0)
+    if len(stopped) and np.array_equal(stopped, np.arange(stopped[0], len(step))):
+        head = positions[: stopped[0] + 1]
+        if np.array_equal(head, counted[: len(head)]):
+            return "clamp", int(stopped[0]), ()
+    breaks = np.flatnonzero(np.abs(step - stride) > 1e-6) + 1
+    if len(breaks) and (positions[breaks] == positions[0]).all() and len(breaks) <= len(positions) / 2:
+        return "restart", None, tuple(int(r) for r in breaks)
+    return None, None, ()

@@ -188,6 +188,36 @@ def needed(steps: Sequence[Step], a: Operand, b: Operand) -> list[Step]:
     return kept
 
 
+def rows_alike(a: Operand, b: Operand) -> Flags:
+    """The rows that are the same in both as they are."""
+    if a.columns != b.columns:
+        return np.zeros(0, np.bool_)
+    room = Room((a.precision, b.precision))
+    return np.concatenate([~room.outside(x, y, start)[0].any(axis=1) for start, x, y in blocks(a, b)])
+
+
+def inverted(steps: Sequence[Step], alike: Callable[[], Flags]) -> bool:
+    """Whether rows are told to differ that are the same in both: then what was changed are the others."""
+    begin = 0
+    for step in steps:
+        facts = step.cause.facts
+        begin += facts.get("shared_rows", {}).get("first_b", 0)
+        if step.cause.cause not in ("positions", "rows") or "first" not in facts or "rows" in step.cause.a:
+            continue
+        last = len(alike()) if facts.get("rule") == "clamp" else facts["last"] + 1
+        told = alike()[begin + facts["first"] : begin + last]
+        if facts["count"] > 1.1 * (last - facts["first"] - np.count_nonzero(told)) + 2:
+            return True
+    return False
+
+
+def minority(steps: Sequence[Step], rows: int) -> bool:
+    """Whether an offset, without the rows that differ even so, says nothing of most rows."""
+    shared = [step.cause.facts["shared_rows"]["rows"] for step in steps if "shared_rows" in step.cause.facts]
+    wrong = sum(step.cause.facts["count"] for step in steps if step.exception and step.cause.cause == "rows")
+    return bool(shared) and 2 * (min(shared) - wrong) <= rows
+
+
 @dataclass
 class Remainder:
     """What is left after the steps in some rows: which rows and entries, and of what kind."""
@@ -419,3 +449,16 @@ def with_residuals(steps: Sequence[Step], a: Operand, b: Operand, left: float) -
             step.cause.residual_after = _farthest(a, b) if same_axes(a, b) else None
         causes.append(step.cause)
     return causes
+
+
+def one_layout(causes: list[Reason]) -> list[Reason]:
+    """Two changes of layout by way of a third one, which neither table has, told as one."""
+    layouts = [cause for cause in causes if cause.cause == "layout"]
+    if len(layouts) != 2 or "complex" not in (layouts[0].a.get("layout"), layouts[0].b.get("layout")):
+        return causes
+    first, second = layouts
+    if first.b.get("layout") == "complex":
+        second.b = first.b
+    else:
+        second.a = first.a
+    return [cause for cause in causes if cause is not first]

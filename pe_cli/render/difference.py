@@ -204,6 +204,10 @@ def _rows(a: Facts, b: Facts, told: Facts) -> str:
     first, last, count = told["first"], told["last"], told["count"]
     if "rows" in a and "rows" in b:
         longer = "a" if a["rows"] > b["rows"] else "b"
+        if told.get("every"):
+            return f"{longer} has more rows: keep every row of it whose number is divided by {told['every']}"
+        if first != min(a["rows"], b["rows"]):
+            return f"{longer} has {counted(count, 'row', 'rows')} more between rows {first} and {last}: leave them out"
         return f"{longer} has {counted(count, 'row', 'rows')} more at its end (rows {first} to {last})"
     if count == 1:
         return f"row {first} differs, and all others agree"
@@ -259,6 +263,8 @@ def _sign(a: Facts, b: Facts, told: Facts) -> str:
 def _rounding(a: Facts, b: Facts, told: Facts) -> str:
     if told.get("of") == "frequencies" or "angles" in a:
         return f"the frequencies are rounded in one of them: a {_facts(a)}, b {_facts(b)}"
+    if told.get("of") == "numbers cut off":
+        return f"a holds numbers of {a.get('dtype')}, b of {b.get('dtype')}: the lower bits were cut off instead of rounded"
     return f"a holds numbers of {a.get('dtype')}, b of {b.get('dtype')}"
 
 
