@@ -434,7 +434,8 @@ SENTENCES = {
     "alibi": ALIBI,
     "t5": T5,
     "deberta": DEBERTA,
-    "sinusoidal": "sinusoidal positions, computed at run time; any length works (see `pe gen model`)",
+    "sinusoidal": "sinusoidal positions, computed at run time; where config.json states a length, write the new one there: the rows "
+    "of the old one stay as they are (see `pe gen model`)",
 }
 # Other signs of how a model knows positions: (in the names, in the configuration), what to say.
 OTHER_SCHEMES = (
