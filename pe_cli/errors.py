@@ -103,6 +103,12 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
+def ordinal(number: int) -> str:
+    """`2nd`, `85th`."""
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
 def option_name(parameter: str) -> str:
     """A parameter as it is typed: `original_len` is `--original-len`, and `length` is `--len`."""
     return "--len" if parameter == "length" else "--" + parameter.replace("_", "-")

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.errors import ordinal
+
 # Ends and middle of a blue-white-orange scale, told apart in all common forms of colour blindness.
 NEGATIVE, MIDDLE, POSITIVE = (33, 102, 172), (247, 247, 247), (217, 95, 2)
 UNKNOWN = (128, 128, 128)  # NaN and infinities
@@ -95,12 +97,6 @@ def aliased(spaced: NDArray[np.float64], first: NDArray[np.float64]) -> bool:
 def stride(size: int, most: int) -> int:
     """The step in which at most `most` of `size` entries are taken."""
     return max(1, -(-size // most))
-
-
-def ordinal(number: int) -> str:
-    """`2nd`, `85th`."""
-    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
 
 
 def _alternates(plane: NDArray[np.float64]) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import counted, option_name
+from pe_cli.errors import counted, option_name, ordinal
 from pe_cli.render import can_print, console, spell
 
 if TYPE_CHECKING:
@@ -205,9 +205,12 @@ def _rows(a: Facts, b: Facts, told: Facts) -> str:
     if "rows" in a and "rows" in b:
         longer = "a" if a["rows"] > b["rows"] else "b"
         if told.get("every"):
-            return f"{longer} has more rows: keep every row of it whose number is divided by {told['every']}"
+            other = "b" if longer == "a" else "a"
+            return f"{other} holds every {ordinal(told['every'])} row of {longer}, from row 0 on"
         if first != min(a["rows"], b["rows"]):
-            return f"{longer} has {counted(count, 'row', 'rows')} more between rows {first} and {last}: leave them out"
+            if count == 1:
+                return f"{longer} has row {first} more, and all others agree: leave it out"
+            return f"{longer} has {count} rows more between rows {first} and {last}, and all others agree: leave them out"
         return f"{longer} has {counted(count, 'row', 'rows')} more at its end (rows {first} to {last})"
     if count == 1:
         return f"row {first} differs, and all others agree"
@@ -249,7 +252,9 @@ def _zeros(a: Facts, b: Facts, told: Facts) -> str:
 
 
 def _layout(a: Facts, b: Facts, told: Facts) -> str:
-    return f"the columns lie in another order: a is {a.get('layout')}, b is {b.get('layout')}; use --layout {b.get('layout')} for a"
+    if not (a.get("layout") and b.get("layout")):
+        return "the columns lie in another order"
+    return f"the columns lie in another order: a is {a['layout']}, b is {b['layout']}; use --layout {b['layout']} for a"
 
 
 def _sign(a: Facts, b: Facts, told: Facts) -> str:
@@ -299,7 +304,9 @@ SENTENCES: dict[str, Callable[[Facts, Facts, Facts], str]] = {
     "offset": _offset,
     "positions": _positions,
     "permutation": lambda a, b, told: (
-        f"the {told['of']} are in another order"
+        f"the {told['of']} are in the reverse order"
+        if told.get("reversed")
+        else f"the {told['of']} are in another order"
         + (f" ({told['moved']} of them elsewhere)" if "moved" in told else "")
     ),
     "padding-row": _zeros,

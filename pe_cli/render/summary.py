@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pe_cli import heatmap
 from pe_cli.catalogue import CATALOGUE, load
-from pe_cli.errors import counted, one_line
+from pe_cli.errors import counted, one_line, ordinal
 from pe_cli.numerics import statistics
 from pe_cli.process import size
 from pe_cli.render import INDENT, can_print, console, in_lines, spell, telling, wants_colour
@@ -459,6 +459,4 @@ def _list_pairs(out: Console, pairs: list[Mapping[str, Any]]) -> None:
         grid.add_row(str(index), *("" if cell is None else f"{cell:.5g}" for cell in cells))
     out.print(grid)
     if step > 1:
-        out.print(
-            f"every {heatmap.ordinal(step)} of {len(pairs)} pairs; all of them with --json", style="dim"
-        )
+        out.print(f"every {ordinal(step)} of {len(pairs)} pairs; all of them with --json", style="dim")

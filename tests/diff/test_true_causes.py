@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pe_cli.diff.explain import Explanation, Side, explain
 from pe_cli.diff.operands import StoredTable
+from pe_cli.render.difference import sentence
 
 
 def explained(a: NDArray[Any], b: NDArray[Any]) -> Explanation:
@@ -126,3 +127,17 @@ def test_positions_of_any_kind_begin_nowhere(seed: int) -> None:
     places = np.sort(np.random.default_rng(seed).choice(2048, 512, replace=False))
     _, found = told(LONG[:512], LONG[places])
     assert "offset" not in [cause for cause, _ in found]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (lambda table: table[::-1], "the rows are in the reverse order"),
+        (lambda table: np.delete(table, 100, 0), "a has row 100 more, and all others agree: leave it out"),
+        (lambda table: np.delete(table, range(100, 120), 0), "a has 20 rows more between rows 100 and 119"),
+        (lambda table: table[::2], "b holds every 2nd row of a"),
+    ],
+)
+def test_rows_that_moved_or_went_are_said_in_words(changed: Any, said: str) -> None:
+    table = halves(np.arange(256.0))
+    assert said in sentence(explained(table, changed(table)).causes[0])
