@@ -214,6 +214,8 @@ def section_arguments(ledger: KeyLedger, rope: layers.Rope, width: int) -> dict[
     ledger.origins["sections"] = found.origin
     arguments: dict[str, Any] = {"sections": tuple(sections)}
     said = rope.find(ledger, "mrope_interleaved")
+    if said is not None and known.known and ledger.truth(said) != bool(known.interleaved):
+        ledger.warn(f"{said.origin} is used; {known.module} in {known.source} does not read it")
     if known.module in ERNIE:
         arguments["axis_style"] = "ernie-vl"
         ledger.origins["axis_style"] = f"{known.module}, {known.source}"

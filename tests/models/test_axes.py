@@ -360,3 +360,20 @@ def test_cogvideox_fits_any_picture_into_the_middle_of_its_own(grid: tuple[int, 
     assert np.abs(table["cos"] - wanted[0].numpy()).max() < 4e-6
     assert np.abs(table["sin"] - wanted[1].numpy()).max() < 4e-6
     assert not table.warnings
+
+
+@pytest.mark.parametrize(("kind", "always"), [("qwen3_vl_text", True), ("qwen2_5_vl_text", False)])
+@pytest.mark.parametrize("said", [True, False, None])
+def test_an_interleaving_that_the_class_does_not_read_is_told(
+    kind: str, always: bool, said: bool | None
+) -> None:
+    block = {"rope_type": "default", "mrope_section": [12, 10, 10]} | (
+        {} if said is None else {"mrope_interleaved": said}
+    )
+    sizes = {"hidden_size": 512, "num_attention_heads": 8, "head_dim": 64, "rope_theta": 10000.0}
+    config = Configuration(
+        "config.json", {"model_type": kind, **sizes, "rope_scaling": block}, model_type=kind
+    )
+    found = resolve_configuration(config)
+    assert found.parameters.get("interleave_sections", False) == (always if said is None else said)
+    assert any("does not read it" in warning for warning in found.warnings) == (said not in (None, always))
