@@ -295,7 +295,12 @@ class _Reading:
             raise PeError(
                 f"{self.spec}: {self._key('rope.scaling.type')} is {kind!r}; none, linear, yarn and longrope (with its tensors) are known"
             )
-        if kind != "yarn" or self._value("rope.scaling.yarn_ext_factor") == 0:
+        part = self._value("rope.scaling.yarn_ext_factor")
+        if kind == "yarn" and part not in (None, -1, 0, 1):
+            raise PeError(
+                f"{self.spec}: {self._key('rope.scaling.yarn_ext_factor')} is {part}: a ramp in part is not computed here, but 0 and 1 are"
+            )
+        if kind != "yarn" or part == 0:
             key = "rope.scaling.factor" if self._value("rope.scaling.factor") else "rope.scale_linear"
             self.origins |= {"scaling": self._key("rope.scaling.type"), "factor": self._key(key)}
             if kind is None:

@@ -209,12 +209,12 @@ def layer_kinds(ledger: KeyLedger) -> list[str]:
         return by_layer if UNSCALED in by_layer else []
     kinds = ledger.config.values.get("layer_types")
     if isinstance(kinds, list):
-        return [str(kind) for kind in _one_each(ledger, Setting(kinds, ledger.config.key("layer_types")))]
+        return [str(kind) for kind in one_each(ledger, Setting(kinds, ledger.config.key("layer_types")))]
     makes = "pattern" in rule or "period" in rule
     return [] if count is None or not makes else _made(ledger, rule, layer_count(ledger, count))
 
 
-def _one_each(ledger: KeyLedger, listed: Setting) -> list[Any]:
+def one_each(ledger: KeyLedger, listed: Setting) -> list[Any]:
     """A list with an entry for each layer; raises PeError where the file counts more layers than it lists."""
     count = ledger.geometry("num_hidden_layers")
     if count is not None and not count.assumed and len(listed.value) < ledger.whole(count):
@@ -380,10 +380,10 @@ def rotating(ledger: KeyLedger, ropes: Mapping[str | None, Rope | None]) -> tupl
     ledger.in_file("no_rope_layer_interval")  # has no effect beside the list, and is used without it
     said = ledger.in_file("no_rope_layers")  # 1 means that the layer rotates
     if said is not None and isinstance(said.value, list) and said.value:
-        return tuple(int(bool(flag)) for flag in _one_each(ledger, said))
+        return tuple(int(bool(flag)) for flag in one_each(ledger, said))
     thetas = ledger.in_file("layer_rope_theta")
     if thetas is not None and isinstance(thetas.value, list):
-        return tuple(int(bool(theta)) for theta in _one_each(ledger, thetas))
+        return tuple(int(bool(theta)) for theta in one_each(ledger, thetas))
     kinds = layer_kinds(ledger)
     rule = data("layers").get(ledger.config.model_type, {})
     if "still" in rule and (count := ledger.geometry("num_hidden_layers")) is not None:

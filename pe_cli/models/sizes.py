@@ -9,7 +9,7 @@ from typing import Any
 
 from pe_cli.errors import PeError
 from pe_cli.models.configuration import BASE_KEYS, PARTIAL_KEYS, SYNONYMS, Defaults, data
-from pe_cli.models.layers import Rope, first_layer
+from pe_cli.models.layers import Rope, first_layer, one_each
 from pe_cli.models.resolved import KeyLedger, Setting
 
 FALLBACK_THETA = 10000.0
@@ -35,7 +35,7 @@ ROTARY_DIM_COUNTS = frozenset({"gptj", "codegen", "minimax_m2"})
 def at_layer(ledger: KeyLedger, found: Setting, label: str | None) -> Setting:
     """The entry of a list with one entry for each layer, for the first layer of this type."""
     first = first_layer(ledger, label)
-    if first >= len(found.value):
+    if first >= len(one_each(ledger, found)):
         raise PeError(
             f"{ledger.config.file}: {found.origin} has {len(found.value)} entries, but layer {first} is the first of {label}; "
             "it needs one for each layer"

@@ -197,6 +197,23 @@ def test_sliding_layers_are_not_scaled(
     assert resolve(path, layer_type="full_attention").parameters["factor"] == 8.0
 
 
+def test_a_ramp_in_part_is_refused(make: Make) -> None:
+    yarn = {
+        "rope.freq_base": 1e4,
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 4.0,
+        "rope.scaling.original_context_length": 1024,
+    }
+    assert (
+        resolve(make("llama", yarn | {"rope.scaling.yarn_ext_factor": 1.0})).parameters["scaling"] == "yarn"
+    )
+    assert (
+        resolve(make("llama", yarn | {"rope.scaling.yarn_ext_factor": 0.0})).parameters["scaling"] == "linear"
+    )
+    with pytest.raises(PeError, match=r"yarn_ext_factor is 0\.5: a ramp in part is not computed"):
+        resolve(make("llama", yarn | {"rope.scaling.yarn_ext_factor": 0.5}))
+
+
 def test_scaling_that_is_switched_off_or_silent(make: Make) -> None:
     none = {"rope.freq_base": 1e4, "rope.scaling.type": "none", "rope.scaling.factor": 4.0}
     assert "scaling" not in resolve(make("hunyuan-dense", none)).parameters

@@ -670,3 +670,16 @@ def test_a_type_is_not_offered_in_its_own_place() -> None:
         "hidden_size": 768,
     }
     assert "as one that rotates" in " ".join(resolved({**config, "num_attention_heads": 12}).warnings)
+
+
+def test_a_pair_of_bases_is_no_list_of_layers() -> None:
+    """NeMo's Gemma 3 writes the local and the global base."""
+    with pytest.raises(PeError, match="rotary_base has 2 entries for the 32 layers"):
+        resolved(NEMO | {"rotary_base": [10000, 1000000]})
+
+
+def test_chronos_2_is_no_t5() -> None:
+    config = {"model_type": "t5", "d_kv": 64, "d_model": 768, "num_heads": 12, "rope_theta": 10000.0}
+    with pytest.raises(PeError, match="rotates the patches of its series"):
+        resolved({**config, "architectures": ["Chronos2Model"]})
+    assert resolved(config).encoding == "t5"
