@@ -67,6 +67,7 @@ def test_torch_opens_npy(name: str, write: Any) -> None:
         assert torch.from_numpy(raw).flatten().tolist() == list(range(12))
 
 
+@pytest.mark.slow
 @pytest.mark.interop
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
 def test_flax_opens_safetensors(name: str, write: Any) -> None:

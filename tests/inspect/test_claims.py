@@ -46,6 +46,7 @@ def test_a_far_start_of_a_narrow_table_is_the_whole_number_that_makes_it(start: 
     assert found["residual"] <= 0.51
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "base"),
     [
@@ -310,6 +311,7 @@ def test_no_layout_and_no_part_without_a_formula(how: str) -> None:
     assert "part" not in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [1e4, 5e5])
 @pytest.mark.parametrize("width", [16, 320])
 def test_few_scattered_positions_of_a_wide_table_are_told_in_their_order(base: float, width: int) -> None:

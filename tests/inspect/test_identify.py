@@ -539,6 +539,7 @@ def test_arrangements_cover_odd_widths() -> None:
     assert repeated(np.array([[1.0, 1.0, 2.0, 2.0]]))[0] == "adjacent"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
 @pytest.mark.parametrize("base", [1e4, 5e5, 1e6])
 @pytest.mark.parametrize("pairs", [32, 64])

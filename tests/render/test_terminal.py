@@ -84,6 +84,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_word_is_lost(folder, line, co
     assert not [text for text in lines if text.endswith(" ")]
 
 
+@pytest.mark.slow
 def test_words_numbers_and_sparklines_stay_whole(folder):
     notes = at_terminal(folder, "extend a.npy --len 128", 60)
     assert "before you rely on positions beyond the old ones" in " ".join(notes.split())

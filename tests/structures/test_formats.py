@@ -202,6 +202,7 @@ def test_relabelled_ids(write):
     assert graph.edges.tolist() == [[2, 0], [0, 1]]
 
 
+@pytest.mark.slow
 def test_many_lines_take_the_same_way_as_few(write):
     edges = np.random.default_rng(0).integers(0, 3000, (200_000, 2))
     text = "\n".join(f"{u}\t{v}\t{u / 7}" for u, v in edges.tolist())

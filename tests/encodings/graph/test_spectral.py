@@ -162,6 +162,7 @@ def test_each_component_by_itself():
     np.testing.assert_allclose(table["eigenvectors"][:3], one["eigenvectors"])
 
 
+@pytest.mark.slow
 def test_sixty_components():
     table = laplacian(copies(nx.path_graph(70), 60), 60)
     np.testing.assert_allclose(table["eigenvalues"], cosines(69, 1, 1)[0], rtol=1e-10)
@@ -255,6 +256,7 @@ def test_isolated_nodes_by_both_conventions():
     assert laplacian(g, 5, drop="none").facts["zero_eigenvalues"] == 3
 
 
+@pytest.mark.slow
 def test_a_cut_eigenspace():
     star = from_networkx(nx.star_graph(9))
     assert "7 more columns share the eigenvalue 1;" in laplacian(star, 1).warnings[0]
