@@ -1,4 +1,4 @@
-"""What contradicts itself in a configuration alone: the parameters of rotary scalings, lists by layer, doubled fields."""
+"""What contradicts itself in a configuration, or between it and the files of text beside it, whatever the weights are."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pe_cli.errors import PeError
 from pe_cli.extend.config import ModelConfig
+from pe_cli.files.text import read_object
 from pe_cli.models.configuration import Configuration
 from pe_cli.models.layers import Rope, layer_tables
 from pe_cli.models.read import parts
@@ -23,6 +25,8 @@ ROPE_BLOCKS = ("rope_scaling", "rope_parameters")
 SAME_FIELDS = dict.fromkeys(("gpt2", "openai-gpt"), ("n_positions", "n_ctx", "max_position_embeddings"))
 # A parameter that may stand beside the rotary block and in it.
 TWICE = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
+# Models whose code refuses images of another size than image_size.
+ONE_IMAGE_SIZE = frozenset("vit deit vit_mae vit_msn clip chinese_clip siglip".split())
 PER_LAYER = ("layer_types", "no_rope_layers", "no_rope_layer_interval_list")
 
 
@@ -192,6 +196,74 @@ def _fits_head(part: Configuration, ledger: KeyLedger, rope: Rope, label: str | 
             f"{rope.path}.mrope_section {sections} covers {sum(sections)} pairs, and {pairs} turn",
             (f"{part.file}:{rope.path}.mrope_section", f"{part.file}:{part.key('head_dim')}"),
         )
+
+
+# Files beside the configuration
+
+
+def told_limits(folder: Path) -> Iterator[tuple[str, str, int]]:
+    """(file, field, value) of the limits in tokens that files beside the model say."""
+    for file, path in (
+        ("tokenizer_config.json", ("model_max_length",)),
+        ("tokenizer.json", ("truncation", "max_length")),
+        ("sentence_bert_config.json", ("max_seq_length",)),
+        ("generation_config.json", ("max_length",)),
+    ):
+        if not (folder / file).is_file():
+            continue
+        value: Any = read_object(folder / file)
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if is_number(value):
+            yield file, ".".join(path), int(value)
+
+
+def inputs(folder: Path, config: ModelConfig) -> Iterator[Finding]:
+    """What a processor makes of images and sounds, and the model refuses since it takes one size."""
+    for file in ("preprocessor_config.json", "processor_config.json"):
+        if not (folder / file).is_file():
+            continue
+        data = read_object(folder / file)
+        part = next(
+            (p for p in ("image_processor", "feature_extractor") if isinstance(data.get(p), dict)), None
+        )
+        made, prefix = (data, "") if part is None else (data[part], f"{part}.")
+        for field, value, said, wanted in (*_image_made(config, made), *_sound_made(config.data, made)):
+            if value != wanted:
+                yield Finding(
+                    f"{file} makes inputs of {prefix}{field} {value}, and by {config.label} the model takes {said} {wanted}",
+                    (f"{file}:{prefix}{field}", f"{config.label}:{said}"),
+                )
+
+
+def _image_made(config: ModelConfig, made: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, Any]]:
+    """(field, what it makes, field of the model, what that takes) where the model's code takes one size of image."""
+    if config.data.get("model_type") not in ONE_IMAGE_SIZE:
+        return
+    inner = config.data.get("vision_config")
+    section = inner if isinstance(inner, dict) else config.data
+    wanted, crops = section.get("image_size"), made.get("do_center_crop") and "crop_size" in made
+    if not crops and made.get("do_resize") is False:
+        return
+    field = "crop_size" if crops else "size"
+    value = made.get(field)
+    if isinstance(value, dict) and value.get("height") == value.get("width"):
+        value = value.get("height")
+    if type(value) is int and type(wanted) is int:
+        yield field, value, "image_size" if section is config.data else "vision_config.image_size", wanted
+
+
+def _sound_made(data: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, Any]]:
+    frames, most = made.get("nb_max_frames"), data.get("max_source_positions")
+    if data.get("model_type") == "whisper" and type(frames) is int and type(most) is int:
+        yield "nb_max_frames", frames, "2 max_source_positions =", 2 * most
+    if data.get("model_type") == "audio-spectrogram-transformer":
+        for field in ("max_length", "num_mel_bins"):
+            if type(made.get(field)) is int and type(data.get(field)) is int:
+                yield field, made[field], field, data[field]
+
+
+# What both modules of findings use
 
 
 def parts_of(config: ModelConfig) -> Iterator[tuple[Configuration, KeyLedger]]:

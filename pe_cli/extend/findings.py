@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.extend.config import COUNT_FIELDS, ModelConfig, grid_of, length_fields, offset_of, suffix_of
-from pe_cli.extend.config_findings import Finding, is_number, parts_of, within
+from pe_cli.extend.config_findings import Finding, inputs, is_number, parts_of, told_limits, within
 from pe_cli.extend.folder import config_name
 from pe_cli.extend.new_folder import WEIGHTS, shards_of
 from pe_cli.extend.rows import spans, times
@@ -47,8 +47,6 @@ ALL_ROWS_COUNTED = frozenset(
         "gpt_bigcode clip clip_text_model siglip siglip_text_model led blenderbot whisper"
     ).split()
 )
-# Models whose code refuses images of another size than image_size.
-ONE_IMAGE_SIZE = frozenset("vit deit vit_mae vit_msn clip chinese_clip siglip".split())
 
 
 def findings(source: str) -> list[Finding]:
@@ -71,7 +69,7 @@ def findings(source: str) -> list[Finding]:
         found += _buffers(config, weights)
         found += _stored_frequencies(config, weights)
         found += _limits(path, config, weights)
-        found += _inputs(path, config)
+        found += inputs(path, config)
     return list(dict.fromkeys(found))
 
 
@@ -430,70 +428,9 @@ def _limits(folder: Path, config: ModelConfig, weights: Mapping[str, _Weight]) -
     if not ends:
         return
     usable, weight = max(ends, key=lambda end: end[0])
-    for file, field, value in _told_limits(folder):
+    for file, field, value in told_limits(folder):
         if usable < value < NO_LIMIT:
             yield Finding(
                 f"{file} says {field} {value}, and {weight.spec.name} ends after {usable} positions",
                 (f"{file}:{field}", weight.label),
             )
-
-
-def _told_limits(folder: Path) -> Iterator[tuple[str, str, int]]:
-    for file, path in (
-        ("tokenizer_config.json", ("model_max_length",)),
-        ("tokenizer.json", ("truncation", "max_length")),
-        ("sentence_bert_config.json", ("max_seq_length",)),
-        ("generation_config.json", ("max_length",)),
-    ):
-        if not (folder / file).is_file():
-            continue
-        value: Any = read_object(folder / file)
-        for name in path:
-            value = value.get(name) if isinstance(value, dict) else None
-        if is_number(value):
-            yield file, ".".join(path), int(value)
-
-
-def _inputs(folder: Path, config: ModelConfig) -> Iterator[Finding]:
-    """What a processor makes of images and sounds, and the model refuses since it takes one size."""
-    for file in ("preprocessor_config.json", "processor_config.json"):
-        if not (folder / file).is_file():
-            continue
-        data = read_object(folder / file)
-        part = next(
-            (p for p in ("image_processor", "feature_extractor") if isinstance(data.get(p), dict)), None
-        )
-        made, prefix = (data, "") if part is None else (data[part], f"{part}.")
-        for field, value, said, wanted in (*_image_made(config, made), *_sound_made(config.data, made)):
-            if value != wanted:
-                yield Finding(
-                    f"{file} makes inputs of {prefix}{field} {value}, and by {config.label} the model takes {said} {wanted}",
-                    (f"{file}:{prefix}{field}", f"{config.label}:{said}"),
-                )
-
-
-def _image_made(config: ModelConfig, made: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, Any]]:
-    """(field, what it makes, field of the model, what that takes) where the model's code takes one size of image."""
-    if config.data.get("model_type") not in ONE_IMAGE_SIZE:
-        return
-    inner = config.data.get("vision_config")
-    section = inner if isinstance(inner, dict) else config.data
-    wanted, crops = section.get("image_size"), made.get("do_center_crop") and "crop_size" in made
-    if not crops and made.get("do_resize") is False:
-        return
-    field = "crop_size" if crops else "size"
-    value = made.get(field)
-    if isinstance(value, dict) and value.get("height") == value.get("width"):
-        value = value.get("height")
-    if type(value) is int and type(wanted) is int:
-        yield field, value, "image_size" if section is config.data else "vision_config.image_size", wanted
-
-
-def _sound_made(data: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, Any]]:
-    frames, most = made.get("nb_max_frames"), data.get("max_source_positions")
-    if data.get("model_type") == "whisper" and type(frames) is int and type(most) is int:
-        yield "nb_max_frames", frames, "2 max_source_positions =", 2 * most
-    if data.get("model_type") == "audio-spectrogram-transformer":
-        for field in ("max_length", "num_mel_bins"):
-            if type(made.get(field)) is int and type(data.get(field)) is int:
-                yield field, made[field], field, data[field]
