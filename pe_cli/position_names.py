@@ -70,6 +70,18 @@ LENGTH_FIELDS = (
     "num_position_embeddings",
     "position_embedding_size",
 )
+# Where a field is left out since it has its default, this is the one to write.
+LENGTH_FIELD_OF = {"gpt2": "n_positions", "openai-gpt": "n_positions", "gpt_bigcode": "n_positions"}
+# Types whose length has a name of its own; in other types that name means something else.
+OWN_LENGTH_FIELD = {
+    **dict.fromkeys(("semantic", "coarse_acoustics", "fine_acoustics"), "block_size"),
+    "mpt": "max_seq_len",
+}
+# What counts the cells of a grid: by the pixels of the image, by each side, as a pair, or all of them.
+IMAGE_FIELDS = ("max_img_size", "max_image_size", "pretrain_image_size", "image_size", "input_size")
+SIDE_FIELDS = ("pos_emb_height", "pos_emb_width")
+PAIR_FIELDS = ("window_positional_embedding_background_size",)
+COUNT_FIELDS = ("num_position_embeddings", "num_patches", "n_positions")
 ROPE = "rotary position embeddings (RoPE), scaled by config.json: `pe extend FOLDER --len N --scaling yarn` writes it (see `pe gen rope`)"
 ALIBI = "ALiBi biases, computed at run time; any length works"
 T5 = "T5-like buckets of distance; any length works"

@@ -12,7 +12,18 @@ from typing import Any, TypeAlias
 from pe_cli.errors import PeError, parameter
 from pe_cli.extend.request import WITHOUT_IT
 from pe_cli.extend.rows import times
-from pe_cli.position_names import LENGTH_FIELDS, front_of_model, front_of_rows
+from pe_cli.models.sizes import IMAGE_TOKEN_FIELDS, image_tokens
+from pe_cli.position_names import (
+    COUNT_FIELDS,
+    IMAGE_FIELDS,
+    LENGTH_FIELD_OF,
+    LENGTH_FIELDS,
+    OWN_LENGTH_FIELD,
+    PAIR_FIELDS,
+    SIDE_FIELDS,
+    front_of_model,
+    front_of_rows,
+)
 
 Section: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
 
@@ -28,23 +39,13 @@ PARTS = (
     ("backbone_config", r"backbone|pixel_level_module"),
     ("encoder", r"^encoder\."),
     ("decoder", r"^decoder\."),
+    ("decoder_config", r"speech_decoder_model"),
     ("model_args", r""),  # timm
     ("model_cfg", r""),  # open_clip
     ("vision_cfg", r"^visual\."),
     ("text_cfg", r"^(?!visual\.)"),
 )
-# Where a field is left out since it has its default, this is the one to write.
-LENGTH_FIELD_OF = {"gpt2": "n_positions", "openai-gpt": "n_positions", "gpt_bigcode": "n_positions"}
-# Types whose length has a name of its own; in other types that name means something else.
-OWN_LENGTH_FIELD = {
-    **dict.fromkeys(("semantic", "coarse_acoustics", "fine_acoustics"), "block_size"),
-    "mpt": "max_seq_len",
-}
 MOST_OFFSET = 8
-IMAGE_FIELDS = ("max_img_size", "pretrain_image_size", "image_size", "input_size")
-SIDE_FIELDS = ("pos_emb_height", "pos_emb_width")
-PAIR_FIELDS = ("window_positional_embedding_background_size",)
-COUNT_FIELDS = ("num_position_embeddings", "num_patches", "n_positions")  # of a grid: how many cells it has
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ class ModelConfig:
     def sizes_image(self, tensor: str) -> bool:
         """Whether the part that describes `tensor` is of images and has no length: a bare vision model."""
         _, section = self.sections(tensor)[0]
+        if all(field in section for field in SIDE_FIELDS) or section.get("model_type") == "imagegpt":
+            return True
         sized = any(field in section for field in (*IMAGE_FIELDS, *COUNT_FIELDS))
         return sized and "patch_size" in section and not any(field in section for field in LENGTH_FIELDS[:7])
 
@@ -359,21 +362,6 @@ def _resized_image(
         fits = all(cells and side % cells == 0 for side, cells in zip(image, old, strict=True))
         return tuple(s // o * n for s, o, n in zip(image, old, new, strict=True)) if fits else None
     return tuple(n * p for n, p in zip(new, patch, strict=True)) if patch is not None else None
-
-
-# How many tokens of the text an image takes, and what says how many patches make one of them.
-IMAGE_TOKEN_FIELDS = ("image_seq_length", "image_seq_len", "num_image_tokens", "image_token_length")
-MERGING_FIELDS = ("downsample_ratio", "scale_factor", "pixel_shuffle_ratio", "spatial_merge_size")
-POOLED = ("mm_tokens_per_image", "perceiver_config", "qformer_config", "num_query_tokens", "resampler_config")
-
-
-def image_tokens(data: dict[str, Any], grid: Sequence[int]) -> int | None:
-    """Tokens that a model puts into the text for an image of `grid` patches; None where it pools them to a fixed number."""
-    if any(field in data for field in POOLED):
-        return None
-    ratio = next((data[field] for field in MERGING_FIELDS if isinstance(data.get(field), (int, float))), 1)
-    side = ratio if ratio >= 1 else 1 / ratio
-    return int(prod(grid) / side**2)
 
 
 def _image_token_edits(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.errors import PeError
-from pe_cli.extend.config import ModelConfig
+from pe_cli.extend.config import ModelConfig, grid_of
 from pe_cli.files.text import read_object
 from pe_cli.models.configuration import Configuration
 from pe_cli.models.layers import Rope, layer_tables
@@ -18,15 +18,24 @@ from pe_cli.models.read import parts
 from pe_cli.models.resolve import resolve_configuration
 from pe_cli.models.resolved import KeyLedger, LearnedTableError
 from pe_cli.models.scalings import TYPES, scaling_type
-from pe_cli.models.sizes import width
+from pe_cli.models.sizes import IMAGE_TOKEN_FIELDS, image_tokens, width
 
 ROPE_BLOCKS = ("rope_scaling", "rope_parameters")
 # Fields that are one parameter in the code of a model, which takes one of them by its version.
 SAME_FIELDS = dict.fromkeys(("gpt2", "openai-gpt"), ("n_positions", "n_ctx", "max_position_embeddings"))
 # A parameter that may stand beside the rotary block and in it.
 TWICE = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
-# Models whose code refuses images of another size than image_size.
-ONE_IMAGE_SIZE = frozenset("vit deit vit_mae vit_msn clip chinese_clip siglip".split())
+# Towers whose code refuses images of another size than image_size, unless it is told to interpolate. A vision_config
+# without a type has that of the whole.
+ONE_IMAGE_SIZE = frozenset(
+    (
+        "vit deit vit_mae vit_msn ijepa aimv2_vision_model clip clip_vision_model chinese_clip chinese_clip_vision_model "
+        "altclip_vision_model metaclip_2_vision_model siglip siglip_vision_model git git_vision_model kosmos_2_vision_model "
+        "blip blip_vision_model blip_2_vision_model granite_docling_vision"
+    ).split()
+)
+# Other towers of which each patch, or each square of merged ones, is a token of the text.
+COUNTED_PATCHES = frozenset(("internvl_vision", "idefics3_vision", "smolvlm_vision", "idefics3", "smolvlm"))
 PER_LAYER = ("layer_types", "no_rope_layers", "no_rope_layer_interval_list")
 
 
@@ -224,33 +233,69 @@ def inputs(folder: Path, config: ModelConfig) -> Iterator[Finding]:
         if not (folder / file).is_file():
             continue
         data = read_object(folder / file)
-        part = next(
-            (p for p in ("image_processor", "feature_extractor") if isinstance(data.get(p), dict)), None
-        )
-        made, prefix = (data, "") if part is None else (data[part], f"{part}.")
-        for field, value, said, wanted in (*_image_made(config, made), *_sound_made(config.data, made)):
-            if value != wanted:
-                yield Finding(
-                    f"{file} makes inputs of {prefix}{field} {value}, and by {config.label} the model takes {said} {wanted}",
-                    (f"{file}:{prefix}{field}", f"{config.label}:{said}"),
-                )
+        made = {
+            f"{name}.": data[name]
+            for name in ("image_processor", "feature_extractor")
+            if isinstance(data.get(name), dict)
+        }
+        for prefix, part in {"": data, **made}.items():
+            for field, value, said, wanted in _made(config, part):
+                if value != wanted:
+                    yield Finding(
+                        f"{file} makes inputs of {prefix}{field} {value}, and by {config.label} the model takes {said} {wanted}",
+                        (f"{file}:{prefix}{field}", f"{config.label}:{said}"),
+                    )
 
 
-def _image_made(config: ModelConfig, made: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, Any]]:
-    """(field, what it makes, field of the model, what that takes) where the model's code takes one size of image."""
-    if config.data.get("model_type") not in ONE_IMAGE_SIZE:
-        return
-    inner = config.data.get("vision_config")
-    section = inner if isinstance(inner, dict) else config.data
+def _made(config: ModelConfig, made: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, Any]]:
+    """(field, what it makes, field of the model, what that takes) for all that a model takes in one size."""
+    yield from _sound_made(config.data, made)
+    name = next((n for n in ("vision_config", "encoder") if isinstance(config.data.get(n), dict)), None)
+    section, prefix = (config.data, "") if name is None else (config.data[name], f"{name}.")
+    kind = section.get("model_type", config.data.get("model_type"))
+    if kind in ONE_IMAGE_SIZE:
+        yield from _image_made(section, prefix, made)
+    if kind in ONE_IMAGE_SIZE or kind in COUNTED_PATCHES:
+        yield from _tokens_made(config, section, prefix, made)
+
+
+def _image_made(
+    section: Mapping[str, Any], prefix: str, made: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, str, Any]]:
     wanted, crops = section.get("image_size"), made.get("do_center_crop") and "crop_size" in made
     if not crops and made.get("do_resize") is False:
         return
     field = "crop_size" if crops else "size"
-    value = made.get(field)
-    if isinstance(value, dict) and value.get("height") == value.get("width"):
-        value = value.get("height")
-    if type(value) is int and type(wanted) is int:
-        yield field, value, "image_size" if section is config.data else "vision_config.image_size", wanted
+    value = _sides(made.get(field))
+    if value is not None and _sides(wanted) is not None:
+        one = value[0] == value[1] and type(wanted) is int
+        yield field, value[0] if one else list(value), f"{prefix}image_size", wanted
+
+
+def _sides(size: Any) -> tuple[int, int] | None:
+    """Height and width of the images that a size asks for, where it fixes both."""
+    if isinstance(size, dict):
+        size = [size.get("height"), size.get("width")]
+    if isinstance(size, list) and len(size) == 2 and all(type(side) is int for side in size):
+        return size[0], size[1]
+    return (size, size) if type(size) is int else None
+
+
+def _tokens_made(
+    config: ModelConfig, section: Mapping[str, Any], prefix: str, made: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, str, Any]]:
+    """What a processor counts as tokens of an image: by patches, of which it may merge several, or as a number of them."""
+    count, patch = made.get("patch_size"), section.get("patch_size")
+    if type(count) is int and type(patch) is int and patch > 0 and count % patch:
+        yield "patch_size", count, f"{prefix}patch_size", patch
+    grid = grid_of(config, f"{prefix}embeddings.position_embedding.weight")
+    tokens = image_tokens(config.data, grid) if grid is not None else None
+    for field in IMAGE_TOKEN_FIELDS:
+        value = made.get(field)
+        if (
+            tokens is not None and type(value) is int and value not in (tokens, tokens + 1)
+        ):  # with a class token
+            yield field, value, f"{prefix}image_size and patch_size, which make", tokens
 
 
 def _sound_made(data: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, Any]]:

@@ -21,6 +21,15 @@ from pe_cli.extend.table import TableChange
 from pe_cli.files import TensorSpec
 from pe_cli.position_names import Kind, named
 
+# What sizes a table of each kind in the configurations of most models.
+USUAL_FIELDS: dict[Kind, str] = {
+    "grid": "image_size",
+    "bias": "image_size",
+    "window": "window_size",
+    "relative": "image_size",
+    "axial": "axial_pos_shape and max_position_embeddings",
+    "sequence": "max_position_embeddings (n_positions in GPT-2, context_length in open_clip)",
+}
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -44,6 +53,11 @@ class Candidate:
     def group(self) -> str:
         """Tables of all layers have one group."""
         return re.sub(r"\d+", "#", self.name)
+
+    @property
+    def sized_by(self) -> str:
+        """The fields that usually count its rows in a configuration, in words; of no kind none."""
+        return " and ".join(self.fields) or (USUAL_FIELDS[self.kind] if self.kind is not None else "")
 
 
 IsGrid: TypeAlias = Callable[[str], bool]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
-from pe_cli.extend.config import COUNT_FIELDS, ModelConfig, grid_of, length_fields, offset_of, suffix_of
+from pe_cli.extend.config import ModelConfig, grid_of, length_fields, offset_of, suffix_of
 from pe_cli.extend.config_findings import Finding, inputs, is_number, parts_of, told_limits, within
 from pe_cli.extend.folder import config_name
 from pe_cli.extend.new_folder import WEIGHTS, shards_of
@@ -32,7 +32,7 @@ from pe_cli.models.describe import spectrum_of
 from pe_cli.models.layers import layer_tables
 from pe_cli.models.resolve import resolve_configuration
 from pe_cli.models.resolved import Resolved
-from pe_cli.position_names import front_of_model, named
+from pe_cli.position_names import COUNT_FIELDS, front_of_model, named
 
 NO_LIMIT = 1 << 24  # a tokenizer that knows no limit says 10^30, or a number of this size
 MOST_SPECIAL = 16  # class, distillation and register rows beside a grid
@@ -40,6 +40,11 @@ STORED = 2e-2  # relative rounding of frequencies that a checkpoint keeps in bfl
 # Loaders of these scalings kept the plain frequencies in the buffer and scaled the positions, or the base by length.
 PLAIN_IN_BUFFER = frozenset({"linear", "dynamic-ntk", "longrope"})
 OTHER_TOWERS = re.compile(r"vision|visual|image|audio|\bvit\b", re.IGNORECASE)
+HEADS = {"q": "num_attention_heads", "k": "num_key_value_heads"}
+# Fields of models whose layers, or whose queries and keys, have heads of several widths or numbers.
+OTHER_HEADS = re.compile(
+    r"^(?!head_dim$|num_attention_heads$|num_key_value_heads$).*(?:head_dim|_heads)|layer_configs|per_layer"
+)
 # Models whose configuration counts every row of their table of tokens.
 ALL_ROWS_COUNTED = frozenset(
     (
@@ -66,6 +71,7 @@ def findings(source: str) -> list[Finding]:
         found += within(config)
         found += _tables(config, weights)
         found += _buckets(config, weights)
+        found += _heads(config, weights)
         found += _buffers(config, weights)
         found += _stored_frequencies(config, weights)
         found += _limits(path, config, weights)
@@ -109,6 +115,10 @@ def _index(folder: Path, weights: Mapping[str, _Weight]) -> Iterator[Finding]:
         listed = read_object(folder / name).get("weight_map")
         if not isinstance(listed, dict):
             continue
+        missing = sorted({str(file) for file in listed.values() if not (folder / str(file)).is_file()})
+        yield from (
+            Finding(f"{name} names {file}, which is not there", (f"{name}:weight_map",)) for file in missing
+        )
         held = {tensor: weight.path.name for tensor, weight in weights.items()}
         if not weights or name.split(".")[1] != next(iter(held.values())).rpartition(".")[2]:
             continue
@@ -116,6 +126,7 @@ def _index(folder: Path, weights: Mapping[str, _Weight]) -> Iterator[Finding]:
             said, real = listed.get(tensor), held.get(tensor)
             if (
                 said == real
+                or said in missing
                 or named(tensor, (2, 2)) is None
                 or (said is None and real not in listed.values())
             ):
@@ -299,6 +310,34 @@ def _distances(section: Mapping[str, Any]) -> tuple[str, int | None]:
     return "max_position_embeddings", 2 * length if type(length) is int else None
 
 
+def _heads(config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Finding]:
+    """Projections to queries or keys that are not of the heads whose width the rotary table is made for."""
+    for name, weight in weights.items():
+        kind = re.search(r"\.self_attn\.([qk])_proj\.weight$", name)
+        if kind is None or len(weight.spec.shape) != 2 or "float" not in weight.spec.dtype:
+            continue
+        path, section = config.sections(name)[0]
+        width = (
+            ["head_dim"] if type(section.get("head_dim")) is int else ["hidden_size", "num_attention_heads"]
+        )
+        fields = [HEADS[kind[1]], *width]
+        sizes: list[Any] = [section.get(field) for field in fields]
+        if any(map(OTHER_HEADS.search, section)) or not all(type(n) is int and n > 0 for n in sizes):
+            continue
+        count, across, *by = sizes
+        needed = count * (across // by[0] if by else across)
+        if weight.spec.shape[0] not in (needed, 2 * needed):  # with a gate beside the queries
+            paths = [".".join((*path, field)) for field in dict.fromkeys(fields)]
+            said = ", ".join(
+                f"{path} {section[field]}" for path, field in zip(paths, dict.fromkeys(fields), strict=True)
+            )
+            yield Finding(
+                f"{name} has {weight.spec.shape[0]} rows, and {config.label} says {said}, which needs {needed}",
+                (weight.label, *(f"{config.label}:{path}" for path in paths)),
+            )
+            return
+
+
 def _buffers(config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Finding]:
     """`position_ids` of another length than the table beside them."""
     for name, weight in weights.items():
@@ -427,8 +466,9 @@ def _limits(folder: Path, config: ModelConfig, weights: Mapping[str, _Weight]) -
         ends.append((rows - front, weight))
     if not ends:
         return
-    usable, weight = max(ends, key=lambda end: end[0])
+    writers = [end for end in ends if re.search(r"(?:^|\.)decoder\.", end[1].spec.name)] or ends
     for file, field, value in told_limits(folder):
+        usable, weight = max(writers if file == "generation_config.json" else ends, key=lambda end: end[0])
         if usable < value < NO_LIMIT:
             yield Finding(
                 f"{file} says {field} {value}, and {weight.spec.name} ends after {usable} positions",

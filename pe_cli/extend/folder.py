@@ -14,12 +14,9 @@ from typing import Any
 from pe_cli.errors import PeError
 from pe_cli.extend import rewrite as rewriting
 from pe_cli.extend.config import (
-    IMAGE_FIELDS,
-    IMAGE_TOKEN_FIELDS,
     Edit,
     ModelConfig,
     edited,
-    image_tokens,
     scaled_pinpoints,
 )
 from pe_cli.extend.find import moments
@@ -30,6 +27,8 @@ from pe_cli.extend.rotary import Stretch
 from pe_cli.extend.table import TableChange, TableReport, Watch
 from pe_cli.files.sources import Source, open_source
 from pe_cli.files.text import read_object
+from pe_cli.models.sizes import IMAGE_TOKEN_FIELDS, image_tokens
+from pe_cli.position_names import IMAGE_FIELDS
 
 OPTIMIZER = "optimizer.pt"
 OPEN_CLIP = "open_clip_config.json"

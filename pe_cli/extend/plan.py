@@ -119,21 +119,10 @@ def make_plan(
     return planner.plan
 
 
-# What sizes a table of each kind in the configurations of most models.
-_USUAL_FIELDS: dict[Kind, str] = {
-    "grid": "image_size",
-    "bias": "image_size",
-    "window": "window_size",
-    "relative": "image_size",
-    "axial": "axial_pos_shape and max_position_embeddings",
-    "sequence": "max_position_embeddings (n_positions in GPT-2, context_length in open_clip)",
-}
-
-
 def _fields_that_follow(plan: ExtensionPlan, chosen: Sequence[Candidate]) -> Iterator[str]:
     """What must change in a configuration that is not there, so that the model's code takes the new table."""
     fields = dict.fromkeys(
-        " and ".join(candidate.fields) or _USUAL_FIELDS[candidate.kind]
+        candidate.sized_by
         for candidate in chosen
         if candidate.kind is not None
         and candidate.name in plan.tables

@@ -1,10 +1,11 @@
-"""Base, width and trained length of a rotary table, under all the names that configurations have for them."""
+"""Base, width and trained length of a rotary table, and tokens of an image, under the names that configurations have."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from pe_cli.errors import PeError
@@ -334,3 +335,18 @@ def trained_length(
         if isinstance(value := ledger.value(key), int) and value != longest
     ]
     return longest, "; ".join(["a guess: the longest length of the model", *others])
+
+
+# How many tokens of the text an image takes, and what says how many patches make one of them.
+IMAGE_TOKEN_FIELDS = ("image_seq_length", "image_seq_len", "num_image_tokens", "image_token_length")
+MERGING_FIELDS = ("downsample_ratio", "scale_factor", "pixel_shuffle_ratio", "spatial_merge_size")
+POOLED = ("mm_tokens_per_image", "perceiver_config", "qformer_config", "num_query_tokens", "resampler_config")
+
+
+def image_tokens(data: Mapping[str, Any], grid: Sequence[int]) -> int | None:
+    """Tokens that a model puts into the text for an image of `grid` patches; None where it pools them to a fixed number."""
+    if any(field in data for field in POOLED):
+        return None
+    ratio = next((data[field] for field in MERGING_FIELDS if isinstance(data.get(field), (int, float))), 1)
+    side = ratio if ratio >= 1 else 1 / ratio
+    return int(prod(grid) / side**2)
