@@ -82,6 +82,8 @@ IMAGE_FIELDS = ("max_img_size", "max_image_size", "pretrain_image_size", "image_
 SIDE_FIELDS = ("pos_emb_height", "pos_emb_width")
 PAIR_FIELDS = ("window_positional_embedding_background_size",)
 COUNT_FIELDS = ("num_position_embeddings", "num_patches", "n_positions")
+# Names of tensors of parts that take no tokens.
+OTHER_TOWERS = re.compile(r"vision|visual|image|audio|\bvit\b", re.IGNORECASE)
 ROPE = "rotary position embeddings (RoPE), scaled by config.json: `pe extend FOLDER --len N --scaling yarn` writes it (see `pe gen rope`)"
 ALIBI = "ALiBi biases, computed at run time; any length works"
 T5 = "T5-like buckets of distance; any length works"
@@ -368,6 +370,7 @@ NAMES: tuple[PositionName, ...] = (
         source="LeViT, TinyViT, EfficientFormer",
     ),
     _rows(r"position_embeddings\.weights\.\d+$", "factor of one axis", "axial", (3,), source="Reformer"),
+    _rows(r"position_embedding\.position_embedding$", "rows by token", "sequence", (4,), source="MobileCLIP"),
     _rows(r"embedding\.pos\.embedding\.weight$", "rows by token", "sequence", (2,), source="TencentPretrain"),
     _rows(
         r"position_embedding_table$", "one table for each axis", "sequence", (3,), source="Gemma 4 vision"

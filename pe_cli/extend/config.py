@@ -306,7 +306,18 @@ def grid_edits(
             pinned = image and scaled_pinpoints(part.get("image_grid_pinpoints"), image, size)
             if pinned:
                 edits.append(Edit((*other, "image_grid_pinpoints"), part["image_grid_pinpoints"], pinned))
-        return edits, _image_notes(config.label, name, before, size)
+        unit = _pair(section.get("masked_unit_size"))
+        if unit is not None and any(cells % side for cells, side in zip(new, unit, strict=True)):
+            raise PeError(
+                f"{config.label} says masked_unit_size {list(unit)}, of which {times(new)} is no multiple"
+            )
+        notes = _image_notes(config.label, name, before, size)
+        notes += [
+            f"{field} in {config.label} has no entry for {prod(new)} patches, for which the model looks there: add one"
+            for field, listed in config.data.items()
+            if isinstance(listed, dict) and str(prod(old)) in listed and str(prod(new)) not in listed
+        ]
+        return edits, notes
     timm = config.data.get("pretrained_cfg")
     if isinstance(timm, dict) and isinstance(timm.get("input_size"), list) and len(new) == 2:
         return _timm_edits(config.data, timm, old, new), []
@@ -477,7 +488,8 @@ def _timm_edits(
     elif architecture.startswith("tiny_vit"):
         windows = args.get("window_sizes", [7, 7, 14, 7])
         field, value = "window_sizes", [-(-window * new[0] // old[0]) for window in windows]
-    edits = [Edit(("pretrained_cfg", "input_size"), timm["input_size"], [channels, *size])]
+    said = [name for name in ("input_size", "test_input_size") if name in timm]
+    edits = [Edit(("pretrained_cfg", name), timm[name], [channels, *size]) for name in said]
     return [*edits, Edit(("model_args", field), args.get(field), value)]
 
 

@@ -6,11 +6,14 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from pe_cli.errors import PeError
 from pe_cli.extend.config import ModelConfig, grid_of
+from pe_cli.extend.rows import times
+from pe_cli.files import TensorSpec
 from pe_cli.files.text import read_object
 from pe_cli.models.configuration import Configuration
 from pe_cli.models.layers import Rope, layer_tables
@@ -19,7 +22,9 @@ from pe_cli.models.resolve import resolve_configuration
 from pe_cli.models.resolved import KeyLedger, LearnedTableError
 from pe_cli.models.scalings import TYPES, scaling_type
 from pe_cli.models.sizes import IMAGE_TOKEN_FIELDS, image_tokens, width
+from pe_cli.position_names import squares
 
+MOST_SPECIAL = 16  # class, distillation and register rows beside a grid
 ROPE_BLOCKS = ("rope_scaling", "rope_parameters")
 # Fields that are one parameter in the code of a model, which takes one of them by its version.
 SAME_FIELDS = dict.fromkeys(("gpt2", "openai-gpt"), ("n_positions", "n_ctx", "max_position_embeddings"))
@@ -205,6 +210,33 @@ def _fits_head(part: Configuration, ledger: KeyLedger, rope: Rope, label: str | 
             f"{rope.path}.mrope_section {sections} covers {sum(sections)} pairs, and {pairs} turn",
             (f"{part.file}:{rope.path}.mrope_section", f"{part.file}:{part.key('head_dim')}"),
         )
+
+
+def not_of_patches(config: ModelConfig, tensors: Mapping[str, TensorSpec], name: str) -> Finding | None:
+    """A table of timm whose grid is not that of input_size, by the convolution that alone cuts the image into patches.
+
+    Patches lie side by side, or overlap where the image is a multiple of the grid.
+    """
+    timm, front = config.data.get("pretrained_cfg"), name.removesuffix("pos_embed") + "patch_embed."
+    cuts = [key for key, spec in tensors.items() if key.startswith(front) and len(spec.shape) == 4]
+    if not isinstance(timm, dict) or not name.endswith("pos_embed") or cuts != [f"{front}proj.weight"]:
+        return None
+    size, kernel = timm.get("input_size"), tensors[cuts[0]].shape[2:]
+    if not isinstance(size, list) or len(size) != 3 or not all(type(side) is int for side in size):
+        return None
+    image, rows = size[1:], tensors[name].shape[-2]
+    made = tuple(side // step for side, step in zip(image, kernel, strict=True))
+    overlaps = any(
+        side % cells == 0 and side // cells < min(kernel) for _, cells in squares(rows) for side in image
+    )
+    if len(tensors[name].shape) != 3 or 0 <= rows - prod(made) <= MOST_SPECIAL or overlaps:
+        return None
+    field = f"{config.label}:pretrained_cfg.input_size"
+    return Finding(
+        f"{name} has {rows} rows; pretrained_cfg.input_size {size} and the patches of {times(kernel)} of {cuts[0]} make "
+        f"{times(made)} patches, with a class token {prod(made) + 1} rows",
+        (name, field),
+    )
 
 
 # Files beside the configuration

@@ -82,7 +82,8 @@ def recognise(spec: TensorSpec, is_grid: IsGrid = _by_name) -> Candidate | None:
     if row is None or row.kind is None:
         return None
     if row.kind == "sequence" and row.main and is_grid(spec.name):
-        return Candidate(spec, "grid", "rows by image patch, says the configuration")
+        pixels = spec.name.endswith("wpe.weight")  # ImageGPT writes the pixels one after the other, as a text
+        return Candidate(spec, "grid", "rows by image patch, says the configuration", either=pixels)
     return Candidate(spec, row.kind, row.role, row.main, row.either, row.axis, row.fields)
 
 

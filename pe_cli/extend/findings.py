@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 
 from pe_cli.errors import PeError
 from pe_cli.extend.config import ModelConfig, grid_of, length_fields, offset_of, suffix_of
-from pe_cli.extend.config_findings import Finding, inputs, is_number, parts_of, told_limits, within
+from pe_cli.extend.config_findings import (
+    MOST_SPECIAL,
+    Finding,
+    inputs,
+    is_number,
+    not_of_patches,
+    parts_of,
+    told_limits,
+    within,
+)
 from pe_cli.extend.folder import config_name
 from pe_cli.extend.new_folder import WEIGHTS, shards_of
 from pe_cli.extend.rows import spans, times
@@ -32,14 +41,12 @@ from pe_cli.models.describe import spectrum_of
 from pe_cli.models.layers import layer_tables
 from pe_cli.models.resolve import resolve_configuration
 from pe_cli.models.resolved import Resolved
-from pe_cli.position_names import COUNT_FIELDS, front_of_model, named
+from pe_cli.position_names import COUNT_FIELDS, OTHER_TOWERS, front_of_model, named
 
 NO_LIMIT = 1 << 24  # a tokenizer that knows no limit says 10^30, or a number of this size
-MOST_SPECIAL = 16  # class, distillation and register rows beside a grid
 STORED = 2e-2  # relative rounding of frequencies that a checkpoint keeps in bfloat16, with room
 # Loaders of these scalings kept the plain frequencies in the buffer and scaled the positions, or the base by length.
 PLAIN_IN_BUFFER = frozenset({"linear", "dynamic-ntk", "longrope"})
-OTHER_TOWERS = re.compile(r"vision|visual|image|audio|\bvit\b", re.IGNORECASE)
 HEADS = {"q": "num_attention_heads", "k": "num_key_value_heads"}
 # Fields of models whose layers, or whose queries and keys, have heads of several widths or numbers.
 OTHER_HEADS = re.compile(
@@ -151,10 +158,18 @@ def _tables(config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Fin
         images = row.kind == "grid" or (row.kind == "sequence" and row.main and config.sizes_image(name))
         if row.kind == "window":
             yield from _fits_window(config, weight)
+        elif row.kind == "axial" and isinstance(sides := config.data.get("axial_pos_shape"), list):
+            axis = int(name.rpartition(".")[2])
+            if axis < len(sides) and rows != sides[axis]:
+                yield _says(config, weight, ("axial_pos_shape",), sides)
         elif rows is None and images and row.main and row.axis is None:
             yield from _fits_sides(config, weight)
         elif rows is not None and images and row.main:
             yield from _fits_grid(config, weight, rows)
+            if (
+                gaps := not_of_patches(config, {key: other.spec for key, other in weights.items()}, name)
+            ) is not None:
+                yield gaps
         elif rows is not None and row.kind == "sequence" and (row.main or row.fields):
             yield from _fits_length(config, weight, rows)
         elif rows is not None and row.kind == "relative":
@@ -322,11 +337,18 @@ def _heads(config: ModelConfig, weights: Mapping[str, _Weight]) -> Iterator[Find
         )
         fields = [HEADS[kind[1]], *width]
         sizes: list[Any] = [section.get(field) for field in fields]
-        if any(map(OTHER_HEADS.search, section)) or not all(type(n) is int and n > 0 for n in sizes):
+        if (
+            "patch_size" in section
+            or any(map(OTHER_HEADS.search, section))
+            or not all(type(n) is int and n > 0 for n in sizes)
+        ):
             continue
         count, across, *by = sizes
         needed = count * (across // by[0] if by else across)
-        if weight.spec.shape[0] not in (needed, 2 * needed):  # with a gate beside the queries
+        if weight.spec.shape[0] not in (
+            needed,
+            needed * (2 if kind[1] == "q" else 1),
+        ):  # a gate may stand beside the queries
             paths = [".".join((*path, field)) for field in dict.fromkeys(fields)]
             said = ", ".join(
                 f"{path} {section[field]}" for path, field in zip(paths, dict.fromkeys(fields), strict=True)

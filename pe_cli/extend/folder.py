@@ -42,6 +42,8 @@ LIMITED = (
     ("preprocessor_config.json", "preprocessor"),
     ("processor_config.json", "processor"),
 )
+# Fields of a processor that are the size of the image of the model, and those that are in proportion to it.
+SIZES, MASKS = ("size", "crop_size", "pad_size", "max_image_size"), ("mask_size", "mask_pad_size")
 SAMPLES_PER_FRAME = 2  # Whisper: two mel frames for one position
 
 
@@ -152,7 +154,7 @@ def stretch_folder(
     change. Errors: a target that exists, without `force`; the errors of `Place`.
     """
     place = None if target is None else Place.of(target, folder, force)
-    limits = Limits(tokens=(stretch.before.max_position or stretch.original_len, stretch.length))
+    limits = Limits(tokens=((stretch.before.max_position or stretch.original_len, stretch.length),))
     texts = dict(_changed_texts(folder, "config.json", stretch.edits, limits))
     names = set(os.listdir(folder)).difference(texts)
     others = list(entries(folder, names, ()))
@@ -294,7 +296,7 @@ def _index(data: dict[str, Any], plan: ExtensionPlan) -> dict[str, Any]:
 class Limits:
     """Old and new sizes that files around the model repeat: tokens, image sides, audio positions."""
 
-    tokens: tuple[int, int] | None = None
+    tokens: Sequence[tuple[int, int]] = ()
     image: tuple[Any, Any] | None = None
     audio: tuple[int, int] | None = None
     image_tokens: tuple[int, int] | None = None
@@ -312,13 +314,20 @@ class Limits:
         if grids and config is not None:
             old, new = (image_tokens(config.data, grid) for grid in (grids[0].layout.old, grids[0].sizes))
             counts = (old, new) if old is not None and new is not None else None
-        return cls(plan.tokens if audio is None else None, image, audio, counts)
+            if image is None and any(
+                edit.path[-1] == "n_positions" for edit in plan.edits
+            ):  # a pixel is a patch
+                image = (list(grids[0].layout.old), list(grids[0].sizes))
+        return cls(plan.tokens if audio is None else (), image, audio, counts)
 
     def _length(self, value: Any) -> Any:
-        """A limit in tokens: raised to what is usable now, or lowered to it; one that is no limit stays."""
-        if self.tokens is None or type(value) is not int:
+        """A limit in tokens: raised to what is usable now, or lowered to it; one that is no limit stays.
+
+        Of several tables it is a limit of the shortest that is long enough for it.
+        """
+        if not self.tokens or type(value) is not int:
             return value
-        old, new = self.tokens
+        old, new = min((pair for pair in self.tokens if pair[0] >= value), default=max(self.tokens))
         if new > old:
             return new if 0 < value <= old else value
         return new if new < value < 1 << 40 else value
@@ -331,7 +340,7 @@ class Limits:
     def tokenizer(self, data: dict[str, Any]) -> dict[str, Any]:
         """Truncation at the new length; padding to a fixed length, which was that of truncation, to the longest."""
         truncation, padding = data.get("truncation"), data.get("padding")
-        if isinstance(truncation, dict) and self.tokens is not None:
+        if isinstance(truncation, dict) and self.tokens:
             before = truncation.get("max_length")
             truncation["max_length"] = self._length(before)
             fixed = padding.get("strategy") if isinstance(padding, dict) else None
@@ -350,8 +359,10 @@ class Limits:
         return data
 
     def generation(self, data: dict[str, Any]) -> dict[str, Any]:
-        if self.tokens is not None and data.get("max_length") == self.tokens[0]:
-            data["max_length"] = self.tokens[1]
+        """A length that is that of a table: where that ends, of several the first."""
+        ends = dict(sorted(self.tokens, reverse=True))
+        if data.get("max_length") in ends:
+            data["max_length"] = ends[data["max_length"]]
         return data
 
     def open_clip(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -360,12 +371,9 @@ class Limits:
         vision, text = (parts.get(name) for name in ("vision_cfg", "text_cfg"))
         if isinstance(vision, dict) and self.image is not None and vision.get("image_size") == self.image[0]:
             vision["image_size"] = self.image[1]
-        if (
-            isinstance(text, dict)
-            and self.tokens is not None
-            and text.get("context_length") == self.tokens[0]
-        ):
-            text["context_length"] = self.tokens[1]
+        ends = dict(self.tokens)
+        if isinstance(text, dict) and text.get("context_length") in ends:
+            text["context_length"] = ends[text["context_length"]]
         return data
 
     def preprocessor(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -386,13 +394,16 @@ class Limits:
         return self.preprocessor(data)
 
     def _image_sides(self, data: dict[str, Any]) -> None:
-        crops = self._image(data.get("crop_size")) != data.get("crop_size")
-        for key in ("size", "crop_size", "pad_size"):
+        follow = {key for key in SIZES if key in data and self._image(data[key]) != data[key]}
+        # A crop, and tiles, are cut out of what is resized first; masks are smaller than their image.
+        around = {"crop_size": data.get("do_center_crop", True), "max_image_size": True}
+        if "size" in data.keys() - follow and any(around.get(key) for key in follow):
+            data["size"] = self._in_proportion(data["size"])
+        for key in MASKS if follow else ():
             if key in data:
-                new = self._image(data[key])
-                if key == "size" and crops and new == data[key] and data.get("do_center_crop", True):
-                    new = self._in_proportion(data[key])  # the crop is cut out of it
-                data[key] = new
+                data[key] = self._in_proportion(data[key])
+        for key in follow:
+            data[key] = self._image(data[key])
         pinned = scaled_pinpoints(data.get("image_grid_pinpoints"), *self._sides())
         if pinned:
             data["image_grid_pinpoints"] = pinned

@@ -29,6 +29,7 @@ from pe_cli.extend.rows import (
     distances,
     grid,
     in_step,
+    require_axes,
     sequence,
     sequence_axis,
     spans,
@@ -38,7 +39,7 @@ from pe_cli.extend.rows import (
 )
 from pe_cli.extend.table import TableChange, Watch
 from pe_cli.files import TensorSpec
-from pe_cli.position_names import Kind, front_of_rows, named
+from pe_cli.position_names import OTHER_TOWERS, Kind, front_of_rows, named
 
 if TYPE_CHECKING:
     from pe_cli.extend.config import Edit, ModelConfig
@@ -50,14 +51,14 @@ Change: TypeAlias = TableChange | BufferChange
 class ExtensionPlan:
     """What becomes of which tensor, in any order; what the configuration must say; what there is to tell.
 
-    `tokens` is how many tokens the model took and takes, where a table of tokens changes.
+    `tokens` is how many positions each table of tokens had and has, where one of them changes.
     """
 
     tables: dict[str, TableChange] = field(default_factory=dict)
     buffers: dict[str, BufferChange] = field(default_factory=dict)
     edits: list[Edit] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    tokens: tuple[int, int] | None = None
+    tokens: list[tuple[int, int]] = field(default_factory=list)
 
     def change(self, name: str) -> Change | None:
         """The change of tensor `name`, or None where it stays as it is."""
@@ -112,6 +113,12 @@ def make_plan(
     {"sequence": planner.sequences, "grid": planner.grids, "window": planner.windows}[request.kind]()
     if config is not None:
         _refuse_shared_fields(planner.plan, tensors, config)
+        if planner.plan.tokens:
+            planner.plan.tokens += [
+                (usable, usable)
+                for candidate, (_, usable) in _unchanged_tokens(planner.plan, tensors, config)
+                if candidate.main and not OTHER_TOWERS.search(candidate.name)
+            ]
     else:
         planner.plan.notes += _fields_that_follow(planner.plan, chosen)
     for change in list(planner.plan.tables.values()):
@@ -187,17 +194,21 @@ class _Planner:
                 prefix, why = self._offset_of(spec.name, rows)
             where = sequence(spec.shape, prefix, request.suffix_rows or 0)
             first = "the first row is" if prefix == 1 else f"the first {prefix} rows are"
-            why = f"{first} special: {why}" if prefix and why else ""
-            change = self._table(
-                candidate, where, (request.length,), kind, [why, *known_limits(spec.name, rows, request)]
-            )
-            self.plan.add_table(change)
+            told = [
+                f"{first} special: {why}" if prefix and why else "",
+                *known_limits(spec.name, rows, request),
+            ]
+            if self.config is not None and self.config.sizes_image(spec.name):
+                told.append(
+                    f"its rows are pixels, line after line: {parameter('grid')} keeps the lines apart"
+                )
+            self.plan.add_table(self._table(candidate, where, (request.length,), kind, told))
             old, new = (rows, where.usable), (prefix + request.length + where.suffix, request.length)
             self.plan.add_buffers(follow(self.tensors, spec.name, old, new))
             if candidate.kind == "sequence":
                 self._edit("length", spec.name, old, new, candidate.fields)
             if candidate.kind == "sequence" and candidate.main:
-                self.plan.tokens = min(self.plan.tokens or (old[1], new[1]), (old[1], new[1]))
+                self.plan.tokens.append((old[1], new[1]))
 
     def _offset_of(self, tensor: str, rows: int) -> tuple[int, str]:
         if self.config is not None:
@@ -222,14 +233,12 @@ class _Planner:
             return
         resized = [candidate for candidate in self.chosen if candidate.kind not in ("relative", "window")]
         if not resized:
-            raise PeError(
-                f"{self.chosen[0].name} follows the table of a grid: name that as well, or say the size by {parameter('window')} or {parameter('length')}"
-            )
+            raise PeError(f"{self.chosen[0].name} follows the table of a grid: name that as well")
         layouts = {candidate.name: self._grid_layout(candidate) for candidate in resized}
         self._refuse_branches(layouts)
         for candidate in resized:
             where = layouts[candidate.name]
-            _require_axes(candidate.spec, f"a grid of {times(where.old)}", where, request.grid)
+            require_axes(candidate.spec.called, f"a grid of {times(where.old)}", where, request.grid)
             alike = (layouts[other.name].old for other in resized if other.group == candidate.group)
             largest = max(alike, key=prod)
             new = in_step(request.grid, where.old, largest, halving=False)
@@ -263,7 +272,7 @@ class _Planner:
         largest = max((where.old for where in layouts.values()), key=prod)
         for candidate in self.chosen:
             where = layouts[candidate.name]
-            _require_axes(candidate.spec, f"for a grid of {times(where.old)}", where, size)
+            require_axes(candidate.spec.called, f"for a grid of {times(where.old)}", where, size)
             new = in_step(size, where.old, largest, halving=True)
             self.plan.add_table(self._table(candidate, where, new, "bias"))
             self.plan.add_buffers(distance_buffers(self.tensors, candidate.name, where.old, new))
@@ -279,7 +288,7 @@ class _Planner:
                 raise PeError(
                     f"{candidate.name} is for windows inside an image: say {parameter('window')} {times(size)}"
                 )
-            _require_axes(candidate.spec, "for a whole image", where, size)
+            require_axes(candidate.spec.called, "for a whole image", where, size)
             self._window(candidate, where, size)
             self._edit("grid", candidate.name, tuple((offsets + 1) // 2 for offsets in where.old), size)
 
@@ -296,6 +305,7 @@ class _Planner:
             where = PositionAxes((axis,), (olds[axis],))
             self.plan.add_table(self._table(candidate, where, (size,), "axial"))
         self._edit("axial", olds, grid)
+        self.plan.tokens.append((prod(olds), prod(grid)))
 
     def windows(self) -> None:
         """Bias tables of attention windows: `--window`."""
@@ -314,7 +324,7 @@ class _Planner:
                 )
                 continue
             old = tuple((size + 1) // 2 for size in where.old)
-            _require_axes(candidate.spec, f"for a window of {times(old)}", where, request.window)
+            require_axes(candidate.spec.called, f"for a window of {times(old)}", where, request.window)
             if where.suffix and any(c.kind == "grid" and c.main for c in find(self.tensors.values())):
                 raise PeError(
                     f"the window of {candidate.name} is the whole image: say {parameter('grid')} {times(request.window)}"
@@ -329,7 +339,10 @@ class _Planner:
         spec, suffix, d, told = candidate.spec, self.request.suffix_rows, None, None
         if self.config is not None:
             from pe_cli.extend.config import grid_of, suffix_of, width_of
+            from pe_cli.extend.config_findings import not_of_patches
 
+            if (gaps := not_of_patches(self.config, self.tensors, spec.name)) is not None:
+                raise PeError(f"{gaps.what}; correct {self.config.label}, {WITHOUT_IT}")
             told, d = grid_of(self.config, spec.name), width_of(self.config, spec.name)
             suffix = suffix_of(self.config, spec.name) if suffix is None else suffix
         old = self.request.from_grid or told
@@ -420,12 +433,6 @@ class _Planner:
         )
 
 
-def _require_axes(spec: TensorSpec, what: str, where: PositionAxes, new: Sequence[int]) -> None:
-    """The size asked for has as many sides as the table."""
-    if len(new) != len(where.old):
-        raise PeError(f"{spec.called} is {what}, not of {len(new)} axes as {times(new)}")
-
-
 def _require_told_apart(
     tables: Sequence[Candidate], named: Sequence[Candidate], where: PositionAxes, config: ModelConfig | None
 ) -> None:
@@ -453,33 +460,39 @@ def _is_global(candidate: Candidate, config: ModelConfig | None) -> bool | None:
     return None
 
 
+def _unchanged_tokens(
+    plan: ExtensionPlan, tensors: Mapping[str, TensorSpec], config: ModelConfig
+) -> Iterator[tuple[Candidate, tuple[int, int]]]:
+    """Tables of tokens that stay, each with its rows and how many of them can be used."""
+    from pe_cli.extend.config import offset_of
+
+    for candidate in find(tensors.values(), config.sizes_image):
+        if candidate.kind == "sequence" and candidate.name not in plan.tables and candidate.spec.size:
+            rows = candidate.spec.shape[sequence_axis(candidate.spec.shape)]
+            yield candidate, (rows, rows - offset_of(candidate.name, rows, config)[0])
+
+
 def _refuse_shared_fields(
     plan: ExtensionPlan, tensors: Mapping[str, TensorSpec], config: ModelConfig
 ) -> None:
     """One field that sizes two tables (BART) cannot follow one of them."""
-    from pe_cli.extend.config import grid_edits, grid_of, length_edits, offset_of
+    from pe_cli.extend.config import grid_edits, grid_of, length_edits
 
+    edits: list[tuple[str, Sequence[Edit]]] = []
+    for candidate, ends in _unchanged_tokens(plan, tensors, config):
+        with suppress(PeError):  # that one disagrees anyhow
+            edits.append(
+                (candidate.name, length_edits(config, candidate.name, ends, (0, 0), candidate.fields)[0])
+            )
+    for candidate in find(tensors.values(), config.sizes_image):
+        images = candidate.kind == "grid" and candidate.main and candidate.name not in plan.tables
+        if images and candidate.spec.size and (old := grid_of(config, candidate.name)) is not None:
+            edits.append((candidate.name, grid_edits(config, candidate.name, old, (1,) * len(old))[0]))
     edited = {edit.path for edit in plan.edits}
     sized: dict[tuple[str, ...], list[str]] = {}
-    for candidate in find(tensors.values(), config.sizes_image):
-        if candidate.name in plan.tables or not candidate.spec.size:
-            continue
-        edits: Sequence[Edit] = []
-        if candidate.kind == "sequence":
-            rows = candidate.spec.shape[sequence_axis(candidate.spec.shape)]
-            offset, _ = offset_of(candidate.name, rows, config)
-            with suppress(PeError):  # that one disagrees anyhow
-                edits, _ = length_edits(
-                    config, candidate.name, (rows, rows - offset), (0, 0), candidate.fields
-                )
-        elif (
-            candidate.kind == "grid"
-            and candidate.main
-            and (old := grid_of(config, candidate.name)) is not None
-        ):
-            edits, _ = grid_edits(config, candidate.name, old, (1,) * len(old))
-        for path in {edit.path for edit in edits} & edited:
-            sized.setdefault(path, []).append(candidate.name)
+    for name, made in edits:
+        for path in {edit.path for edit in made} & edited:
+            sized.setdefault(path, []).append(name)
     for path, names in sized.items():
         raise PeError(
             f"{'.'.join(path)} in {config.label} also sizes {', '.join(names)}; extend them together "

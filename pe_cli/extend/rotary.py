@@ -82,22 +82,20 @@ class Stretch:
         whole = [index for index, ratio in enumerate(grown) if ratio >= self.factor * (1 - 1e-6)]
         head = (
             f"{self.scaling}: factor {self.factor:g}, from {self.original_len} to {self.length} positions; "
-            f"{len(grown)} pairs of channels"
         )
+        head += f"{len(grown)} pairs of channels"
         said = []
         if kept:
-            said.append(f"{_pairs(kept)} keep their wavelength (up to {before[kept[-1]]:,.0f} positions)")
+            said.append(f"the wavelength stays in {_pairs(kept)} (up to {before[kept[-1]]:,.0f} positions)")
         if whole:
-            said.append(
-                f"{_pairs(whole)} turn {self.factor:g} times slower (wavelengths from {before[whole[0]]:,.0f} to "
-                f"{after[whole[0]]:,.0f} positions, and longer)"
+            waves = (
+                f"wavelengths from {before[whole[0]]:,.0f} to {after[whole[0]]:,.0f} positions, and longer"
             )
+            said.append(f"it is {self.factor:g} times longer in {_pairs(whole)} ({waves})")
         between = [index for index in range(len(grown)) if index not in {*kept, *whole}]
         if between:
             low, high = min(grown[i] for i in between), max(grown[i] for i in between)
-            said.append(
-                f"{_pairs(between)} turn {low:.3g} to {high:.3g} times slower, their wavelength grows"
-            )
+            said.append(f"it is {low:.3g} to {high:.3g} times longer in {_pairs(between)}")
         amplitude = spectrum_of(self.after).attention_factor
         if amplitude != 1:
             said.append(f"cosines and sines are multiplied by {amplitude:.4g} (attention factor)")
@@ -183,17 +181,21 @@ def stretch_configuration(
             "the scaling is static: it is applied to short texts too, and may cost a little quality there"
         )
     edits = [edit for edit in edits if edit.old != edit.new]
-    tables = layer_tables(ledger)
-    others = [label for label, rope in tables.items() if label != before.layer_type and rope is not None]
+    tables = {label: rope for label, rope in layer_tables(ledger).items() if rope is not None}
+    others = [label for label in tables if label != before.layer_type]
     now = _edited(config, edits)
     if rope.assumed and any(_frequencies(now, o, length) != _frequencies(config, o, length) for o in others):
         # A block beside the parameters of the layer types would scale all of them: each gets its own.
-        blocks = {label: dict(rope.values) for label, rope in tables.items() if rope is not None}
+        blocks = {label: dict(rope.values) for label, rope in tables.items()}
         edits[0] = Edit(
             (*_section(config), "rope_parameters"), None, {**blocks, FULL: {**blocks[FULL], **edits[0].new}}
         )
         now = _edited(config, edits)
     after = _rotary(now, before.layer_type, length)
+    if after.parameters == before.parameters:
+        raise PeError(
+            f"{config.file}: no field that is known here would change how {config.model_type} turns"
+        )
     if config.model_type not in known_types():
         notes.append(
             f"{config.model_type or 'this type of model'} is not known to pe: check that its code reads what is written here"
@@ -214,12 +216,11 @@ def _frequencies(config: Configuration, label: str | None, length: int) -> list[
 
 def gguf_flags(stretch: Stretch) -> str:
     """The options with which llama.cpp serves a stretched model, as the file itself stays as it is."""
-    size = f"-c {stretch.length}"
+    size, scale = f"-c {stretch.length}", f"--rope-scale {stretch.factor:g}"
     if stretch.scaling == "linear":
-        return f"--rope-scaling linear --rope-scale {stretch.factor:g} {size}"
+        return f"--rope-scaling linear {scale} {size}"
     if stretch.scaling == "yarn":
-        scale = f"--rope-scale {stretch.factor:g} --yarn-orig-ctx {stretch.original_len}"
-        return f"--rope-scaling yarn {scale} {size}"
+        return f"--rope-scaling yarn {scale} --yarn-orig-ctx {stretch.original_len} {size}"
     return f"--rope-freq-base {stretch.after.parameters['base']:.10g} {size}"
 
 
@@ -352,20 +353,24 @@ def _unscaled_edit(config: Configuration, rope: Rope) -> Edit:
     return Edit((*_section(config), *_block_path(config, rope)), old, new)
 
 
-def _base_edit(config: Configuration, before: Resolved, factor: float) -> Edit:
-    """NTK-aware scaling: base · factor^(d / (d - 2)), a change of the base alone."""
+def _ntk_base(before: Resolved, factor: float, file: str) -> float:
     width = spectrum_of(before).width
     if width <= 2:
-        raise PeError(f"{config.file}: {parameter('scaling')} ntk needs a rotary width above 2, not {width}")
-    base = float(before.parameters["base"])
-    new = base * factor ** (width / (width - 2))
-    origin = before.origins.get("base", "")
-    path = tuple(origin.split("."))
+        raise PeError(f"{file}: {parameter('scaling')} ntk needs a rotary width above 2, not {width}")
+    return float(before.parameters["base"] * factor ** (width / (width - 2)))
+
+
+def _base_edit(config: Configuration, before: Resolved, factor: float) -> Edit:
+    """NTK-aware scaling: base · factor^(d / (d - 2)), a change of the base alone."""
+    base, new = float(before.parameters["base"]), _ntk_base(before, factor, config.file)
+    path = tuple(before.origins.get("base", "").split("."))
     place: Any = _outermost(config)
     for name in path:
         place = place.get(name) if isinstance(place, Mapping) else None
     if isinstance(place, (int, float)):
         return Edit(path, place, new)
+    if isinstance(place, list):  # a base for each layer
+        return Edit(path, place, [new if each == base else each for each in place])
     return Edit((*_section(config), "rope_theta"), None, new)
 
 
@@ -406,13 +411,11 @@ def _of_gguf(source: str, length: int, scaling: str, factor: float | None, force
         )
     factor = _factor(length, before.trained_length, factor, source)
     plain = {k: v for k, v in before.parameters.items() if k in (*NOT_FREQUENCIES, "partial")}
+    arguments = {**plain, "scaling": scaling, "factor": factor}
     if scaling == "ntk":
-        width = spectrum_of(before).width
-        arguments = {**plain, "base": plain["base"] * factor ** (width / (width - 2))}
-    else:
-        arguments = {**plain, "scaling": scaling, "factor": factor}
-        if scaling == "yarn":
-            arguments["original_len"] = before.trained_length
+        arguments = {**plain, "base": _ntk_base(before, factor, source)}
+    elif scaling == "yarn":
+        arguments["original_len"] = before.trained_length
     after = replace(before, parameters=arguments)
     return Stretch(scaling, factor, before.trained_length, length, before, after, of_gguf=True)
 

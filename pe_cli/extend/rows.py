@@ -490,3 +490,9 @@ def _blocks(rows: NDArray[np.int64], width: int) -> list[NDArray[np.int64]]:
     step = max(1, BLOCK_BYTES // (8 * max(width, 1)))
     edges = [*range(0, len(rows), step), len(rows)]
     return [rows[start:stop] for start, stop in pairwise(edges) if stop > start]
+
+
+def require_axes(called: str, what: str, where: PositionAxes, new: Sequence[int]) -> None:
+    """The size asked for has as many sides as the table."""
+    if len(new) != len(where.old):
+        raise PeError(f"{called} is {what}, not of {len(new)} axes as {times(new)}")

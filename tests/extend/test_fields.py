@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from pe_cli import cli
+from pe_cli.extend.findings import findings
 
 RNG = np.random.default_rng(5)
 
@@ -48,6 +49,139 @@ def test_tables_of_the_page_leave_the_tokenizer_alone(tmp_path: Path) -> None:
     assert new["config"]["max_2d_position_embeddings"] == 128
     assert new["config"]["max_position_embeddings"] == 40
     assert new["tokenizer_config"]["model_max_length"] == 40
+
+
+def led(folder: Path, limit: int) -> Path:
+    tensors = {
+        f"{stack}.embed_positions.weight": table(rows, 8)
+        for stack, rows in (("encoder", 128), ("decoder", 64))
+    }
+    lengths = {"max_encoder_position_embeddings": 128, "max_decoder_position_embeddings": 64}
+    config = {"model_type": "led", **lengths}
+    return model(folder, tensors, config=config, tokenizer_config={"model_max_length": limit})
+
+
+@pytest.mark.parametrize(
+    ("limit", "length", "tensor", "new"),
+    [
+        (128, 256, "*embed_positions.weight", 256),  # both change: it was the encoder's
+        (64, 256, "*embed_positions.weight", 256),
+        (128, 32, "decoder.*", 128),  # the encoder still has as many
+        (64, 32, "decoder.*", 32),
+        (64, 256, "encoder.*", 64),  # the decoder ends there
+        (128, 256, "encoder.*", 256),
+    ],
+)
+def test_a_limit_of_tokens_follows_the_stack_that_it_is_of(
+    tmp_path: Path, limit: int, length: int, tensor: str, new: int
+) -> None:
+    files = extended(led(tmp_path / "m", limit), "--len", str(length), "--tensor", tensor)
+    assert files["tokenizer_config"]["model_max_length"] == new
+
+
+def test_the_limit_follows_the_factors_of_reformer(tmp_path: Path) -> None:
+    tensors = {
+        f"embeddings.position_embeddings.weights.{i}": table(*shape)
+        for i, shape in enumerate([(8, 1, 4), (1, 8, 4)])
+    }
+    config = {"model_type": "reformer", "axial_pos_shape": [8, 8], "max_position_embeddings": 64}
+    folder = model(tmp_path / "m", tensors, config=config, tokenizer_config={"model_max_length": 64})
+    assert extended(folder, "--grid", "16x16")["tokenizer_config"]["model_max_length"] == 256
+
+
+def tower(folder: Path, config: dict[str, Any], **files: Any) -> Path:
+    """A tower of 8x8 patches of 8 pixels."""
+    sizes = {"image_size": 64, "patch_size": 8}
+    whole = {"model_type": "clip", **config, "vision_config": {**config.get("vision_config", {}), **sizes}}
+    return model(
+        folder, {"vision_model.embeddings.position_embedding.weight": table(64, 8)}, config=whole, **files
+    )
+
+
+def test_tiles_grow_with_the_image_that_they_are_cut_out_of(tmp_path: Path) -> None:
+    made = {"max_image_size": {"longest_edge": 64}, "size": {"longest_edge": 256}}
+    config = {"model_type": "smolvlm", "scale_factor": 2}
+    folder = tower(tmp_path / "m", config, preprocessor_config=made, processor_config={"image_seq_len": 16})
+    new = extended(folder, "--grid", "16x16")
+    assert new["preprocessor_config"] == {
+        "max_image_size": {"longest_edge": 128},
+        "size": {"longest_edge": 512},
+    }
+    assert new["processor_config"] == {"image_seq_len": 64}
+
+
+def test_masks_stay_in_proportion_to_the_image(tmp_path: Path) -> None:
+    made = {
+        "size": {"longest_edge": 64},
+        "mask_size": {"longest_edge": 16},
+        "mask_pad_size": {"height": 16, "width": 16},
+    }
+    new = extended(tower(tmp_path / "m", {}, preprocessor_config=made), "--grid", "16x16")[
+        "preprocessor_config"
+    ]
+    assert new == {
+        "size": {"longest_edge": 128},
+        "mask_size": {"longest_edge": 32},
+        "mask_pad_size": {"height": 32, "width": 32},
+    }
+
+
+def test_what_counts_patches_and_has_none_of_the_new_number_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tower(tmp_path / "m", {"projector_patch_to_query_dict": {"64": 16}})
+    assert cli.run(["extend", str(folder), "--grid", "16x16", "--dry-run"]) == 0
+    assert "projector_patch_to_query_dict" in capfd.readouterr().err
+
+
+def test_a_grid_of_which_mask_units_are_no_part_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tower(tmp_path / "m", {"vision_config": {"masked_unit_size": [8, 8]}})
+    assert cli.run(["extend", str(folder), "--grid", "20x20", "--dry-run"]) == 2
+    assert "masked_unit_size [8, 8]" in capfd.readouterr().err
+
+
+def test_pixels_of_imagegpt_are_a_grid(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    config = {"model_type": "imagegpt", "n_positions": 64}
+    folder = model(
+        tmp_path / "m",
+        {"wpe.weight": table(64, 8)},
+        config=config,
+        preprocessor_config={"size": {"height": 8, "width": 8}},
+    )
+    new = extended(folder, "--grid", "16x16")
+    assert new["config"]["n_positions"] == 256
+    assert new["preprocessor_config"]["size"] == {"height": 16, "width": 16}
+    capfd.readouterr()
+    assert cli.run(["extend", str(folder), "--len", "100", "--dry-run"]) == 0
+    assert "--grid keeps the lines apart" in capfd.readouterr().err
+
+
+def timm(folder: Path, rows: int, size: int, kernel: int) -> Path:
+    tensors = {"pos_embed": table(1, rows, 8), "patch_embed.proj.weight": table(8, 3, kernel, kernel)}
+    sizes = {"input_size": [3, size, size], "test_input_size": [3, size + 64, size + 64]}
+    return model(folder, tensors, config={"architecture": "vit", "pretrained_cfg": sizes})
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "kernel", "new"),
+    [(197, 224, 16, 384), (729, 384, 14, 336), (785, 224, 16, 192)],  # side by side, with a rest, overlapping
+)
+def test_timm_sizes_follow_the_kernel(tmp_path: Path, rows: int, size: int, kernel: int, new: int) -> None:
+    files = extended(timm(tmp_path / "m", rows, size, kernel), "--grid", "24x24")
+    sizes = files["config"]["pretrained_cfg"]
+    assert sizes["input_size"] == sizes["test_input_size"] == [3, new, new]
+
+
+@pytest.mark.parametrize(("rows", "size"), [(197, 384), (577, 224)])
+def test_an_image_that_the_kernel_does_not_cut_into_the_grid(
+    tmp_path: Path, rows: int, size: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = timm(tmp_path / "m", rows, size, 16)
+    assert f"{size // 16}x{size // 16} patches" in findings(str(folder))[0].what
+    assert cli.run(["extend", str(folder), "--grid", "28x28", "--dry-run"]) == 2
+    assert "input_size" in capfd.readouterr().err
 
 
 def test_a_shared_field_names_all_its_tables(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

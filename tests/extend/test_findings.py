@@ -238,6 +238,73 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], dict[str, np.ndarray], dict[str,
         {"preprocessor_config": {"size": {"shortest_edge": 32}, "crop_size": 64, "do_center_crop": True}},
         ["crop_size 64", "vision_config.image_size 32"],
     ),
+    "tower of LLaVA": (
+        {
+            "model_type": "llava",
+            "vision_config": {"model_type": "clip_vision_model", "image_size": 32, "patch_size": 8},
+        },
+        {},
+        {"preprocessor_config": {"crop_size": {"height": 64, "width": 64}, "do_center_crop": True}},
+        ["crop_size 64", "vision_config.image_size 32"],
+    ),
+    "an image that is not square": (
+        VIT,
+        {},
+        {"preprocessor_config": {"size": [64, 32]}},
+        ["size [64, 32]", "image_size 32"],
+    ),
+    "encoder that sees": (
+        {"model_type": "vision-encoder-decoder", "encoder": VIT, "decoder": {"model_type": "gpt2"}},
+        {},
+        {"preprocessor_config": {"size": 64}},
+        ["size 64", "encoder.image_size 32"],
+    ),
+    "patches of a processor": (
+        {
+            "model_type": "llava",
+            "vision_config": {"model_type": "clip_vision_model", "image_size": 32, "patch_size": 8},
+        },
+        {},
+        {"processor_config": {"patch_size": 12}},
+        ["patch_size 12", "vision_config.patch_size 8"],
+    ),
+    "tokens of an image": (
+        {
+            "model_type": "llava",
+            "vision_config": {"model_type": "clip_vision_model", "image_size": 32, "patch_size": 8},
+        },
+        {},
+        {"processor_config": {"image_processor": {"image_seq_length": 99}}},
+        ["image_processor.image_seq_length 99", "16"],
+    ),
+    "a decoder that ends before its texts": (
+        {"model_type": "led", "max_encoder_position_embeddings": 128, "max_decoder_position_embeddings": 64},
+        {"encoder.embed_positions.weight": table(128, 8), "decoder.embed_positions.weight": table(64, 8)},
+        {"generation_config": {"max_length": 100}},
+        ["max_length 100", "decoder.embed_positions.weight ends after 64"],
+    ),
+    "width of a head": (
+        {**LLAMA, "head_dim": 32},
+        {"model.layers.0.self_attn.q_proj.weight": table(64, 64)},
+        {},
+        ["64 rows", "head_dim 32", "needs 128"],
+    ),
+    "number of heads": (
+        {**LLAMA, "num_key_value_heads": 2},
+        {"model.layers.0.self_attn.k_proj.weight": table(64, 64)},
+        {},
+        ["64 rows", "num_key_value_heads 2", "needs 32"],
+    ),
+    "a shard that is not there": (
+        LLAMA,
+        {"model.norm.weight": table(8)},
+        {
+            "model.safetensors.index": {
+                "weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weight": "b.safetensors"}
+            }
+        },
+        ["b.safetensors", "not there"],
+    ),
     "frames of Whisper": (
         {"model_type": "whisper", "d_model": 8, "max_source_positions": 100},
         {"model.encoder.embed_positions.weight": table(100, 8)},
@@ -311,6 +378,25 @@ AGREE: dict[str, tuple[dict[str, Any], dict[str, np.ndarray], dict[str, Any]]] =
             "rope_scaling": {"type": "mrope", "rope_type": "default", "mrope_section": [2, 3, 3]},
         },
         {},
+        {},
+    ),
+    "an image of LLaVA, with and without its class token": (
+        {
+            "model_type": "llava",
+            "vision_config": {"model_type": "clip_vision_model", "image_size": 32, "patch_size": 8},
+        },
+        {},
+        {
+            "preprocessor_config": {"image_seq_length": 16, "crop_size": 32, "do_center_crop": True},
+            "processor_config": {"patch_size": 16, "image_processor": {"image_seq_length": 17}},
+        },
+    ),
+    "heads of queries with a gate": (
+        {**LLAMA, "num_key_value_heads": 2, "head_dim": 32},
+        {
+            "model.layers.0.self_attn.q_proj.weight": table(256, 64),
+            "model.layers.0.self_attn.k_proj.weight": table(64, 64),
+        },
         {},
     ),
     "vit": (VIT, {"embeddings.position_embeddings": table(1, 17, 8)}, {}),

@@ -83,6 +83,15 @@ def test_m_rope_keeps_its_sections_under_yarn(model: Any) -> None:
     assert "type" not in scaled
 
 
+def test_ntk_changes_the_base_of_every_layer_that_has_it(model: Any) -> None:
+    bases = [10000.0, 0, 10000.0, 10000.0]
+    config = {**LLAMA, "model_type": "granite_swa", "num_hidden_layers": 4, "layer_rope_theta": bases}
+    found = stretch_model(str(model(config)), 8192, "ntk", factor=4)
+    written = found.overrides()["layer_rope_theta"]
+    width = found.before.parameters["dim"]
+    assert written == [pytest.approx(10000 * 4 ** (width / (width - 2))), 0, written[0], written[0]]
+
+
 def test_ntk_changes_the_base_alone(model: Any) -> None:
     found = stretch_model(str(model(LLAMA)), 8192, "ntk")
     assert found.overrides() == {
