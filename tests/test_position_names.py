@@ -52,6 +52,7 @@ EXAMPLES: dict[str, tuple[tuple[int, ...], str | None, str | None]] = {
     "vision_model.gated_positional_embedding.tile_embedding.weight": ((9, 1600), "learned", "grid"),
     "vision_model.pre_tile_positional_embedding.embedding.weight": ((9, 256), "learned", None),
     "vision_model.gated_positional_embedding.embedding": ((50, 8), "learned", "grid"),
+    "text_encoder.embeddings.position_embedding.position_embedding": ((1, 1, 77, 512), "learned", "sequence"),
     "embedding.pos.embedding.weight": ((512, 64), "learned", "sequence"),
     "levels.0.blocks.0.attention.self.rpb": ((2, 13, 13), "swin", None),
     "layers.0.self_attn.rel_logits_proj.proj": ((64, 64), "shaw", None),
