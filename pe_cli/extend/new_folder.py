@@ -255,8 +255,8 @@ def remove(folder: Path) -> None:
 
 # Other copies of the weights: they would hold the old table.
 STALE = (
-    *("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.gguf"),
-    *("*.bin.index.json", "*.safetensors.index.json"),
+    *("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.onnx", "*.onnx?data", "*.ot", "*.gguf"),
+    *("*.bin.index.json", "*.safetensors.index.json", "openvino_model*", "adapter_config.json"),
 )
 # What a trainer keeps beside the weights, which does not depend on the table.
 TRAINER = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state*.pth")

@@ -101,6 +101,15 @@ def test_one_shard_and_all_that_repeats_the_length(model: Path, tmp_path: Path) 
     assert {path.name for path in tmp_path.iterdir()} == {"model", "new"}
 
 
+def test_parts_of_other_weights_are_left_out_too(model: Path, tmp_path: Path) -> None:
+    stale = {"model.onnx_data", "model.onnx.data", "openvino_model.xml", "adapter_config.json"}
+    for name in stale:
+        (model / name).write_bytes(b"of the old weights")
+    told = extended(model, tmp_path / "new", length=1024).files
+    assert not stale & {path.name for path in (tmp_path / "new").iterdir()}
+    assert stale <= {change.name for change in told if "left out" in change.action}
+
+
 def test_the_old_folder_is_not_touched(model: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in model.rglob("*") if path.is_file()}
     extended(model, tmp_path / "new", length=600)
