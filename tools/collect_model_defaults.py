@@ -24,6 +24,8 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.configuration_utils import PreTrainedConfig
 
+from pe_cli.models.configuration import FOREIGN_KEYS
+
 TARGET = Path(__file__).parent.parent / "pe_cli" / "models" / "data" / "transformers.json"
 MODELS = Path(transformers.__file__).parent / "models"
 
@@ -196,6 +198,9 @@ def describe(cls: type[PreTrainedConfig], rotary: type | None) -> dict[str, Any]
     sections = section_defaults(rotary)
     if sections:
         entry["sections"] = sections
+    named = foreign_keys(cls)
+    if named:
+        entry["reads"] = named
     return entry
 
 
@@ -225,6 +230,14 @@ def behaviour(cls: type[PreTrainedConfig], config: PreTrainedConfig, rope: dict[
     except Exception:
         pass
     return found
+
+
+def foreign_keys(cls: type[PreTrainedConfig]) -> list[str]:
+    """The keys of `FOREIGN_KEYS` that the code of the class names, in its configuration or its model."""
+    path = Path(inspect.getfile(cls))
+    files = [path, path.with_name(path.name.replace("configuration_", "modeling_"))]
+    source = "".join(file.read_text() for file in files if file.exists())
+    return [key for key in FOREIGN_KEYS if re.search(rf"\b{key}\b", source)]
 
 
 # Keys in the forms in which other files have them, each with a number to look for: beside the rotary parameters as in

@@ -50,6 +50,7 @@ class Defaults:
 
     rope : the rotary parameters of a configuration that says nothing
     ignores : keys that the class does not read: beside the rotary parameters, or parameters not by layer type
+    reads : keys of `FOREIGN_KEYS` that its code names
     """
 
     model_type: str
@@ -72,6 +73,7 @@ class Defaults:
     axial: bool = False
     interleaved: bool = False
     ignores: Sequence[str] = ()
+    reads: Sequence[str] = ()
     partial_ignored: bool = False
     head_multiple: int = 1
     attention_factor: float | None = None
@@ -230,6 +232,11 @@ BASE_KEYS = (
 PARTIAL_KEYS = (
     "partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage", "rotary_percent", "rotary_emb_fraction",
     "rope_percent",
+)  # fmt: skip
+# Keys that not every class reads which reads the usual ones.
+FOREIGN_KEYS = (
+    *BASE_KEYS[1:], *PARTIAL_KEYS[1:], "kv_channels", "head_size", "attention_head_dim", "qk_rope_head_dim",
+    "global_head_dim", "no_rope_layers", "alpha", "short_mscale", "long_mscale",
 )  # fmt: skip
 # Any of these says that a model rotates.
 ROTARY_KEYS = (

@@ -240,7 +240,7 @@ def _rope_arguments(
     if partial is not None:
         parameters["partial"] = partial
     parameters |= scalings.scaling(ledger, rope, name, seq_len, dim)
-    _warn_of_ignored(ledger, rope, label)
+    sizes.warn_of_ignored(ledger, rope, label)
     if truncate is not None:
         if name != "yarn":
             raise PeError(
@@ -257,26 +257,6 @@ def _rope_arguments(
 
         parameters |= section_arguments(ledger, rope, dim)
     return parameters, name in scalings.BY_LENGTH
-
-
-def _warn_of_ignored(ledger: KeyLedger, rope: layers.Rope, label: str | None) -> None:
-    """Say it where keys had a part in the table that the class of transformers does not read in this place."""
-    silent = {"rope_type", "type", *(() if ledger.known.labels else ("rope_theta",))}
-    inside, known = {} if rope.assumed else rope.values, ledger.known.rope or {}
-    own = known.get(label) if label in ledger.known.labels else None
-    assumed = {"rope_theta": ledger.known.theta, **known, **(own or {})}
-    for key in ledger.known.ignores:
-        value = ledger.config.values.get(key)
-        if value == assumed.get(key):
-            continue
-        block = isinstance(value, Mapping)
-        used = rope.block == key and set(rope.values) - silent if block else key in ledger.keys_read
-        if value is not None and used and key not in {*inside, *ledger.config.names, *ledger.config.assumed}:
-            shown = "" if block else f" {json.dumps(value)}"
-            where = " in this place" if ledger.known.rope else ""
-            ledger.warn(
-                f"{ledger.config.key(key)}{shown} is used; {ledger.known.name} in {ledger.known.source} does not read it{where}"
-            )
 
 
 def _read_other_layers(

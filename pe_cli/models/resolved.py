@@ -406,7 +406,7 @@ POSITIONAL = re.compile(
     r"(?<!p)rope(?!r)|rotary|ntk|logn|yarn|alibi|nope|(?<!com)(?<!dis)position(?!ing)|theta|(?<!layer_)freq(?!_mask)|temperature|pos_emb|pos_enc|"
     r"posemb|interpol|extrapol|xpos|timescale|sinusoid|dual_chunk|relative_att|rel_pos|attn_factor|"
     r"beta_(fast|slow)|(^|rope_|rotary_|emb_|position_)scaling_factor|(short|long)_m?(scale|factor)|orig(inal)?_.*(len|pos|ctx|context)|max_trained|"
-    r"(base|training)_seq_?len|wavelength|(^|_)pos_type",
+    r"(base|training)_seq_?len|wavelength|(^|_)pos_type|^compression_ratio$",
     re.IGNORECASE,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from math import prod
 from typing import Any
 
 from pe_cli.errors import PeError
-from pe_cli.models.configuration import BASE_KEYS, PARTIAL_KEYS, SYNONYMS, Defaults, data
+from pe_cli.models.configuration import BASE_KEYS, FOREIGN_KEYS, PARTIAL_KEYS, SYNONYMS, Defaults, data
 from pe_cli.models.layers import Rope, first_layer, one_each
 from pe_cli.models.resolved import KeyLedger, Setting
 
@@ -116,6 +117,35 @@ def _assumed_theta(ledger: KeyLedger, rope: Rope, label: str | None) -> Setting:
     return ledger.default(FALLBACK_THETA)
 
 
+def warn_of_ignored(ledger: KeyLedger, rope: Rope, label: str | None) -> None:
+    """Say it where keys had a part in the table that the class of transformers does not read in this place."""
+    silent = {"rope_type", "type", *(() if ledger.known.labels else ("rope_theta",))}
+    inside, known = {} if rope.assumed else rope.values, ledger.known.rope or {}
+    own = known.get(label) if label in ledger.known.labels else None
+    assumed = {"rope_theta": ledger.known.theta, **known, **(own or {})}
+    for key in ledger.known.ignores:
+        value = ledger.config.values.get(key)
+        if value == assumed.get(key):
+            continue
+        block = isinstance(value, Mapping)
+        used = rope.block == key and set(rope.values) - silent if block else key in ledger.keys_read
+        if value is not None and used and key not in {*inside, *ledger.config.names, *ledger.config.assumed}:
+            shown = "" if block else f" {json.dumps(value)}"
+            where = " in this place" if ledger.known.rope else ""
+            ledger.warn(
+                f"{ledger.config.key(key)}{shown} is used; {ledger.known.name} in {ledger.known.source} does not read it{where}"
+            )
+    told = " ".join(ledger.origins.values())
+    for key in FOREIGN_KEYS if ledger.known.source.startswith("transformers") else ():
+        used = (
+            bool(ledger.config.values.get(key))
+            if key == "no_rope_layers"
+            else key in re.findall(r"\w+", told)
+        )
+        if used and key not in {*ledger.known.reads, *ledger.config.names, *ledger.config.assumed}:
+            ledger.warn(f"{key} is used; {ledger.known.name} in {ledger.known.source} does not read it")
+
+
 # What in a model that is not known may say another width, another pairing, or that positions are told otherwise.
 DOUBTFUL = re.compile(
     r"rot(ary)?_dim|no_?(pe|pos|rope)_\w+|interleaved?|max_period|d_head|dim_head|attn_head_dim|attention_head_dim|qk_head_dim|"
@@ -208,10 +238,19 @@ def _by_rule(ledger: KeyLedger, rule: Mapping[str, Any]) -> int:
 def _rotated_part(ledger: KeyLedger, direct: Setting, partial: Setting | None) -> float:
     """The rotated channels of a head whose other channels are kept apart (multi-head latent attention)."""
     value = _recorded(ledger, direct, "qk_rope_head_dim")
+    head = ledger.config.values.get("head_dim")
+    if head not in (None, value) and ledger.known.name:
+        ledger.note(
+            f"head_dim {head} has no part in this table: {value} channels of each head turn ({direct.origin})"
+        )
     reads_part = (
         ledger.known.aliases.get("head_dim") == "qk_rope_head_dim" and not ledger.known.partial_ignored
     )
     if partial is None or partial.assumed or not reads_part:
+        if partial is not None and not partial.assumed and ledger.number(partial) != 1:
+            ledger.warn(
+                f"{partial.origin} {partial.value} has no part in this table: all {value} channels of {direct.origin} turn"
+            )
         return value
     ledger.origins["dim"] += f", times {partial.origin} {partial.value}"
     return value * ledger.number(partial)

@@ -611,6 +611,56 @@ def test_what_other_formats_say_in_their_own_words(config: dict[str, Any], wante
     assert not found.unread
 
 
+LONGROPE = {"short_factor": [1.0] * 64, "long_factor": [2.0] * 64, "short_mscale": 1.1, "long_mscale": 1.2}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "keys", "foreign"),
+    [
+        ("llama", {"rotary_emb_base": 777}, "rotary_emb_base"),
+        ("llama", {"rope_base": 777}, "rope_base"),
+        ("llama", {"kv_channels": 48}, "kv_channels"),
+        ("phi3", {"rotary_pct": 0.5}, "rotary_pct"),
+        ("qwen2", {"qk_rope_head_dim": 32}, "qk_rope_head_dim"),
+        ("gemma3_text", {"head_dim": 48, "global_head_dim": 96}, "global_head_dim"),
+        ("llama", {"rope_scaling": {"type": "dynamic", "factor": 2.0, "alpha": 100.0}}, "alpha"),
+        ("llama", {"num_hidden_layers": 2, "no_rope_layers": [1, 0]}, "no_rope_layers"),
+        ("llama", {"rope_scaling": {"type": "longrope", **YARN, **LONGROPE}}, "long_mscale"),
+        ("gpt_neox", {"rotary_pct": 0.25, "rotary_emb_base": 777}, None),
+        ("deepseek_v2", {"qk_rope_head_dim": 32}, None),
+        ("smollm3", {"num_hidden_layers": 2, "no_rope_layers": [1, 0]}, None),
+        ("hunyuan_v1_dense", {"rope_scaling": {"type": "dynamic", "factor": 1.0, "alpha": 1000.0}}, None),
+        ("qwen", {"kv_channels": 128, "rotary_emb_base": 10000}, None),
+    ],
+)  # fmt: skip
+def test_keys_of_other_formats_are_used_with_a_word(
+    model_type: str, keys: dict[str, Any], foreign: str | None
+) -> None:
+    """What the pinned transformers' classes name in their code."""
+    layer = "full_attention" if model_type == "gemma3_text" else None
+    found = resolved(LLAMA | {"model_type": model_type} | keys, layer_type=layer, seq_len=4096)
+    told = [warning.split(" is used")[0] for warning in found.warnings if "does not read it" in warning]
+    assert (foreign in told) if foreign else not told
+
+
+def test_widths_beside_latent_attention_are_told() -> None:
+    latent = {"hidden_size": 512, "num_attention_heads": 8, "qk_rope_head_dim": 64}
+    half = resolved({**latent, "model_type": "deepseek_v2", "partial_rotary_factor": 0.5})
+    assert half.parameters["dim"] == 64
+    assert any("partial_rotary_factor 0.5 has no part" in warning for warning in half.warnings)
+    assert any(
+        "head_dim 48 has no part" in note
+        for note in resolved({**latent, "model_type": "deepseek_v3", "head_dim": 48}).notes
+    )
+
+
+def test_positions_that_are_divided_in_code_of_other_releases_are_told() -> None:
+    """Ernie 4.5 as released with its own code divides the positions by compression_ratio."""
+    ernie = LLAMA | {"model_type": "ernie4_5"}
+    assert resolved({**ernie, "compression_ratio": 2.0}).unread == ("compression_ratio",)
+    assert not resolved({**ernie, "compression_ratio": 1.0}).unread
+
+
 @pytest.mark.parametrize(("interleave", "pairing"), [(True, "adjacent"), (False, "half")])
 def test_litgpt_says_which_channels_turn_together(interleave: bool, pairing: str) -> None:
     assert resolved(LITGPT | {"rope_interleave": interleave}).pairing == pairing
