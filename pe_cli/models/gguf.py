@@ -212,9 +212,9 @@ class _Reading:
                 f"{self.spec}: {self.arch} is recurrent and has no encoding of positions: llama.cpp does not rotate it"
             )
         if self.kind == NO_ROTATION:
-            why = self.known["no_positions"]["others"].get(self.arch, "is listed without rotation")
+            plain = "is listed without rotation: llama.cpp does not rotate it, so there is no table"
             raise PeError(
-                f"{self.spec}: {self.arch} {why}: llama.cpp does not rotate it, so there is no table"
+                f"{self.spec}: {self.arch} {self.known['no_positions']['others'].get(self.arch, plain)}"
             )
 
     def _heads(self) -> list[int]:

@@ -386,6 +386,11 @@ def _must_rotate(ledger: KeyLedger) -> None:
             f"{config.file}: {config.model_type} is made of parts ({', '.join(known.components)}), and none in this file has "
             "positions that are known here"
         )
+    if has_schemes(config.model_type):
+        raise PeError(
+            f"{config.file}: it asks for rotation, and models of type {config.model_type!r} do not rotate in the code that is known "
+            "here; if its own code does, add rope_theta to the file"
+        )
     near = [name for name in known_types() if is_misspelt(config.model_type, name)]
     remedy = f"did you mean {near[0]!r}?" if near else "if it rotates, add rope_theta to the file"
     if _is_of_images(config) and not near:

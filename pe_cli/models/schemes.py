@@ -26,6 +26,8 @@ def chosen_scheme(ledger: KeyLedger, layer_type: str | None) -> Scheme | None:
     if not fitting:
         _refuse_unknown_value(ledger, known)
         return None
+    if kind is not None and not any(NULL_SPEAKS & scheme.when.keys() for scheme in known):
+        ledger.keys_read.discard(kind.origin)  # it chose nothing
     if (
         kind is not None
         and _is_one_of(kind.value, SHAW)

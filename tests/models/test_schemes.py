@@ -302,3 +302,26 @@ def test_the_parts_of_seamless_are_named_once(tmp_path: Path) -> None:
         path.write_text(json.dumps({"model_type": "seamless_m4t", "position_embeddings_type": kind}))
         tables = inspect_config(str(path))["tables"]
         assert [table["encoding"] for table in tables] == [encoding, "sinusoidal"]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "patchtst"}, "less its mean"),
+        ({"model_type": "patchtst", "positional_encoding_type": "random"}, "has a learned table"),
+        ({"model_type": "patchtsmixer", "use_positional_encoding": True}, "less its mean"),
+        ({"model_type": "patchtsmixer"}, "unless use_positional_encoding is true"),
+        (
+            {"model_type": "gpt2", "position_embedding_type": "alibi"},
+            "position_embedding_type in the file had no part",
+        ),
+        ({"model_type": "bert", "position_embedding_type": "rotary"}, "of type 'bert' do not rotate"),
+        ({"model_type": "t5", "position_embedding_type": "rope"}, "of type 't5' do not rotate"),
+    ],
+)
+def test_what_a_file_asks_for_and_the_code_does_not_do_is_told(config: dict[str, Any], said: str) -> None:
+    assert said in refusal(config)
+
+
+def test_a_scheme_that_a_model_has_is_no_word_of_its_own() -> None:
+    assert "had no part" not in refusal({"model_type": "roberta", "position_embedding_type": "absolute"})
