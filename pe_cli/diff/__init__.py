@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pe_cli.diff.explain import Explanation, Side, explain
 from pe_cli.diff.metrics import Comparison, Metrics, Spare, Tolerance, compare, squeezed
-from pe_cli.diff.operands import KEPT, StoredTable
+from pe_cli.diff.operands import KEPT, StoredTable, other_half, part_of, renamed_part, same_table
 from pe_cli.diff.readings import once
 from pe_cli.diff.verify import Reason, Room
 from pe_cli.errors import PeError
@@ -218,6 +218,7 @@ class _Comparing:
             right.remove(name_b)
             self.add_renamed(report, self.pair(name_a, name_b))
         report.only_a, report.only_b = left, right
+        self.together(report)
         self.crosswise(report)
         return report
 
@@ -262,10 +263,10 @@ class _Comparing:
 
     def side(self, source: Source, name: str, table: StoredTable) -> Side:
         array = partial(source.read, name)
-        other = _other_half(source, name)
+        other = other_half(source, name)
         if other is None or not source.stream.seekable:
             return Side(table, array)
-        return Side(table, array, StoredTable.open(source, source.spec(other)), _part(name) == "sin")
+        return Side(table, array, StoredTable.open(source, source.spec(other)), part_of(name) == "sin")
 
     def on_shared_rows(self, pair: Difference) -> Metrics | None:
         """The numbers of the rows that both have, aligned as the explanation says."""
@@ -370,19 +371,15 @@ class _Comparing:
     def joined(self, a_alone: bool) -> Difference | None:
         """One table against cosines and sines in two tensors."""
         single, several = (self.a, self.b) if a_alone else (self.b, self.a)
-        cos = next((n for n in several.tensors if _part(n) == "cos" and _other_half(several, n)), None)
+        cos = next((n for n in several.tensors if part_of(n) == "cos" and other_half(several, n)), None)
         spec = single.chosen
         if cos is None or len(spec.shape) < 2:
             return None
-        sin = _other_half(several, cos)
+        sin = other_half(several, cos)
         assert sin is not None
         if spec.size > KEPT or several.spec(cos).size > KEPT:
             return None
-        parts = [several.read(n).astype(np.float64) for n in (cos, sin)]
-        parts = [part.reshape(-1, part.shape[-1]) for part in parts]
-        way, pair_of = once(parts[0])
-        first = [int(np.argmax(pair_of == i)) for i in range(int(pair_of.max()) + 1)]
-        whole = np.concatenate([part[:, first] for part in parts], axis=1).astype(np.float32)
+        whole, way = _cosines_and_sines(several, cos, sin)
         table = StoredTable.open(single, spec)
         if table is None:
             return None
@@ -410,11 +407,37 @@ class _Comparing:
         found.explained = True
         return Difference(None, None, explanation=found)
 
+    def together(self, report: Report) -> None:
+        """Causes that hold of cosines and sines as one table, where they are told apart otherwise."""
+        held = {pair.a.name: pair for pair in report.pairs if pair.a and pair.sides and not pair.equal}
+        for name, pair in held.items():
+            sin = renamed_part(name) if part_of(name) == "cos" else None
+            other = held.get(sin or "")
+            if sin is None or other is None or not (pair.same_shape and other.same_shape):
+                continue
+            told = [
+                [_key_of({**c.to_dict(), "residual_after": 0}) for c in one.explanation.causes]
+                for one in (pair, other)
+            ]
+            if told[0] == told[1] and pair.explained and other.explained:
+                continue
+            if self.a.spec(name).size > KEPT or len(self.a.spec(name).shape) < 2:
+                continue
+            wholes = [_cosines_and_sines(source, name, sin) for source in (self.a, self.b)]
+            if wholes[0][1] != wholes[1][1]:
+                continue
+            sides = [Side(StoredTable.of(whole), lambda whole=whole: whole) for whole, _ in wholes]  # type: ignore[misc]
+            found = self.reasons(*sides)
+            facts = [cause.facts for cause in found.causes]  # columns of the one table are none of the file
+            by_column = any("columns" in fact or fact.get("of") == "columns" for fact in facts)
+            if found.explained and not by_column:
+                pair.explanation, other.explanation = found, replace(found, notes=[*found.notes])
+
     def crosswise(self, report: Report) -> None:
         """Cosines that are the other file's sines: exchanged names, not two differences."""
         held = {pair.a.name: pair for pair in report.pairs if pair.a and pair.sides and not pair.equal}
         for name, pair in held.items():
-            other = held.get(_renamed_part(name) or "") if _part(name) == "cos" else None
+            other = held.get(renamed_part(name) or "") if part_of(name) == "cos" else None
             if (
                 other is None
                 or pair.sides is None
@@ -423,7 +446,7 @@ class _Comparing:
                 or other.a is None
             ):
                 continue
-            if _same(pair.sides[0], other.sides[1]) and _same(other.sides[0], pair.sides[1]):
+            if same_table(pair.sides[0], other.sides[1]) and same_table(other.sides[0], pair.sides[1]):
                 for one in (pair, other):
                     cause = Reason(
                         "swap-sin-cos",
@@ -435,33 +458,13 @@ class _Comparing:
                     one.explanation.causes, one.explanation.explained = [cause], True
 
 
-def _part(name: str) -> str | None:
-    """Whether a name speaks of cosines or of sines."""
-    lowered = name.lower()
-    places = {part: lowered.rfind(part) for part in ("cos", "sin")}
-    found = max(places, key=lambda part: places[part])
-    return found if places[found] >= 0 else None
-
-
-def _renamed_part(name: str) -> str | None:
-    """The name with `cos` for `sin`, or the other way."""
-    part = _part(name)
-    if part is None:
-        return None
-    at = name.lower().rfind(part)
-    return name[:at] + {"cos": "sin", "sin": "cos"}[part] + name[at + 3 :]
-
-
-def _other_half(source: Source, name: str) -> str | None:
-    """The tensor with the sines of cosines, or the cosines of sines."""
-    other = _renamed_part(name)
-    if (
-        other is None
-        or other not in source.tensors
-        or source.tensors[other].shape != source.tensors[name].shape
-    ):
-        return None
-    return other
+def _cosines_and_sines(source: Source, cos: str, sin: str) -> tuple[NDArray[np.float32], str]:
+    """One table [cosines | sines] with a column of each for a pair, and how the file repeats its columns."""
+    parts = [source.read(name).astype(np.float64) for name in (cos, sin)]
+    parts = [part.reshape(-1, part.shape[-1]) for part in parts]
+    way, pair_of = once(parts[0])
+    first = [int(np.argmax(pair_of == i)) for i in range(int(pair_of.max()) + 1)]
+    return np.concatenate([part[:, first] for part in parts], axis=1).astype(np.float32), way
 
 
 def _key(spec: TensorSpec) -> tuple[str, int]:
@@ -477,14 +480,3 @@ def _digest(source: Source, name: str) -> bytes:
     except PeError:
         return name.encode()
     return digest.digest()
-
-
-def _same(a: StoredTable, b: StoredTable) -> bool:
-    if (a.rows, a.columns) != (b.rows, b.columns):
-        return False
-    starts = range(0, a.rows, a.step)
-    return all(_equal(a.take(s, min(a.rows, s + a.step)), b.take(s, min(a.rows, s + a.step))) for s in starts)
-
-
-def _equal(x: NDArray[Any], y: NDArray[Any]) -> bool:
-    return bool(np.array_equal(x, y, equal_nan=True))

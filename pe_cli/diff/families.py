@@ -278,7 +278,14 @@ def _grid_steps(a: Identified, b: Identified, left: StoredTable, right: StoredTa
         new = _grid(facts, str(b.encoding), left.rows)
         if new is None:
             return None
-        cause = Reason(_grid_cause(names[0], side_a, side_b), side_a, side_b, {"encoding": a.encoding})
+        told = _grid_cause(names[0], side_a, side_b)
+        if {side_a.get("style"), side_b.get("style")} == {
+            "detr",
+            "tatp22",
+        }:  # one order of columns, from 1 or from 0
+            told = "parameters"
+            side_a, side_b = ({"start": int(each["style"] == "detr")} for each in (side_a, side_b))
+        cause = Reason(told, side_a, side_b, {"encoding": a.encoding})
         steps.append(Step(cause, replacing(Replacement(left, old), Replacement(left, new))))
         old = new
     if steps and left.precision.name != right.precision.name:

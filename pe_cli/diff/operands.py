@@ -389,3 +389,47 @@ def same_rows(a: Operand, b: Operand) -> Rows:
     order = np.argsort(first, kind="stable")
     place = order[np.minimum(np.searchsorted(first[order], second), len(order) - 1)]
     return np.where(first[place] == second, place, -1)
+
+
+# Cosines and sines in two tensors
+
+
+def part_of(name: str) -> str | None:
+    """Whether a name speaks of cosines or of sines."""
+    lowered = name.lower()
+    places = {part: lowered.rfind(part) for part in ("cos", "sin")}
+    found = max(places, key=lambda part: places[part])
+    return found if places[found] >= 0 else None
+
+
+def renamed_part(name: str) -> str | None:
+    """The name with `cos` for `sin`, or the other way."""
+    part = part_of(name)
+    if part is None:
+        return None
+    at = name.lower().rfind(part)
+    return name[:at] + {"cos": "sin", "sin": "cos"}[part] + name[at + 3 :]
+
+
+def other_half(source: Source, name: str) -> str | None:
+    """The tensor with the sines of cosines, or the cosines of sines."""
+    other = renamed_part(name)
+    if (
+        other is None
+        or other not in source.tensors
+        or source.tensors[other].shape != source.tensors[name].shape
+    ):
+        return None
+    return other
+
+
+def same_table(a: StoredTable, b: StoredTable) -> bool:
+    """Whether two tables hold the same numbers."""
+    if (a.rows, a.columns) != (b.rows, b.columns):
+        return False
+    starts = range(0, a.rows, a.step)
+    return all(_equal(a.take(s, min(a.rows, s + a.step)), b.take(s, min(a.rows, s + a.step))) for s in starts)
+
+
+def _equal(x: NDArray[Any], y: NDArray[Any]) -> bool:
+    return bool(np.array_equal(x, y, equal_nan=True))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from safetensors.numpy import save_file
 
+from pe_cli import compare
 from pe_cli.diff.explain import Explanation, Side, explain
 from pe_cli.diff.operands import StoredTable
+from pe_cli.encodings.sinusoidal import sinusoidal
 from pe_cli.render.difference import sentence
 
 
@@ -141,3 +145,59 @@ def test_positions_of_any_kind_begin_nowhere(seed: int) -> None:
 def test_rows_that_moved_or_went_are_said_in_words(changed: Any, said: str) -> None:
     table = halves(np.arange(256.0))
     assert said in sentence(explained(table, changed(table)).causes[0])
+
+
+def parts(positions: NDArray[Any], dim: int, dtype: type = np.float64) -> dict[str, NDArray[np.float32]]:
+    """Cosines and sines in two tensors, in halves."""
+    angles = np.outer(positions.astype(dtype), (1e4 ** (-np.arange(0, dim, 2) / dim)).astype(dtype))
+    angles = np.concatenate([angles, angles], axis=1).astype(np.float64)
+    return {"cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)}
+
+
+def stopped(length: int, last: int, zeros: int) -> dict[str, NDArray[np.float32]]:
+    tables = parts(np.minimum(np.arange(length), last), 64)
+    for table in tables.values():
+        table[zeros:] = 0
+    return tables
+
+
+SIGNED = {
+    name: table * np.float32(1.5 if name == "cos" else -1.5)
+    for name, table in parts(np.arange(256), 64).items()
+}
+HALVES: dict[str, tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]], list[list[str]]]] = {
+    "a few narrow rows from position 2, in float32": (
+        parts(np.arange(60), 8),
+        parts(np.arange(2, 62), 8, np.float32),
+        [["offset", "float32-angles"]] * 2,
+    ),
+    "a clamp before rows of zeros": (
+        parts(np.arange(512), 64),
+        stopped(512, 308, 460),
+        [["positions", "padding-row"]] * 2,
+    ),
+    "what concerns the sines alone": (
+        parts(np.arange(256), 64),
+        SIGNED,
+        [["amplitude"], ["sign", "amplitude"]],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HALVES)
+def test_cosines_and_sines_of_a_file_have_the_same_causes(kind: str, tmp_path: Path) -> None:
+    a, b, wanted = HALVES[kind]
+    for name, tables in (("a", a), ("b", b)):
+        save_file(tables, tmp_path / f"{name}.safetensors")
+    found = compare(str(tmp_path / "a.safetensors"), str(tmp_path / "b.safetensors"))
+    assert found.explained
+    assert [[cause["cause"] for cause in pair["causes"]] for pair in found.to_dict()["tensors"]] == wanted
+
+
+def test_a_grid_that_is_counted_from_one() -> None:
+    counted, plain = (
+        np.asarray(sinusoidal(np.arange(600), 128, grid=(20, 30), style=style))
+        for style in ("detr", "tatp22")
+    )
+    (cause,) = explained(counted, plain).causes
+    assert (cause.cause, cause.a, cause.b) == ("parameters", {"start": 1}, {"start": 0})
