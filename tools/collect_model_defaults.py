@@ -213,6 +213,15 @@ def behaviour(cls: type[PreTrainedConfig], config: PreTrainedConfig, rope: dict[
     labels = [key for key, value in rope.items() if isinstance(value, dict) or value is None]
     if labels:
         found["scaled"] = scaled_labels(cls, labels)
+        found["reached"] = [
+            label for label, theta in thetas(cls, labels, rope_theta=12345.0).items() if theta == 12345.0
+        ]
+        bare = {label: {"rope_type": "default"} for label in labels}
+        beside = thetas(cls, labels, rope_theta=12345.0, rope_parameters=bare)
+        found["reached_beside"] = [label for label, theta in beside.items() if theta == 12345.0]
+        found["bare"] = {
+            label: theta for label, theta in thetas(cls, labels, rope_parameters=bare).items() if theta
+        }
         heads = {}
         for label in labels:
             try:
@@ -283,6 +292,15 @@ def head_multiple(
         computed * fields["num_attention_heads"] // fields["hidden_size"] if isinstance(computed, int) else 1
     )
     return multiple if multiple > 1 and "qk_rope_head_dim" not in fields else None
+
+
+def thetas(cls: type[PreTrainedConfig], labels: list[str], **given: Any) -> dict[str, Any]:
+    """The base of each layer type that the class makes of what a file gives; empty where it refuses it."""
+    try:
+        filled = cls(**copy.deepcopy(given)).rope_parameters
+    except Exception:
+        return {}
+    return {label: (filled.get(label) or {}).get("rope_theta") for label in labels}
 
 
 def scaled_labels(cls: type[PreTrainedConfig], labels: list[str]) -> list[str]:

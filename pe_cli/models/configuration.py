@@ -51,6 +51,8 @@ class Defaults:
     rope : the rotary parameters of a configuration that says nothing
     ignores : keys that the class does not read: beside the rotary parameters, or parameters not by layer type
     reads : keys of `FOREIGN_KEYS` that its code names
+    reached : layer types to which it applies a base beside the parameters of all; `reached_beside` where these are given
+        without a base, and `bare` what it assumes there
     """
 
     model_type: str
@@ -74,6 +76,9 @@ class Defaults:
     interleaved: bool = False
     ignores: Sequence[str] = ()
     reads: Sequence[str] = ()
+    reached: Sequence[str] = ()
+    reached_beside: Sequence[str] = ()
+    bare: dict[str, float] = field(default_factory=dict)
     partial_ignored: bool = False
     head_multiple: int = 1
     attention_factor: float | None = None
@@ -236,7 +241,8 @@ PARTIAL_KEYS = (
 # Keys that not every class reads which reads the usual ones.
 FOREIGN_KEYS = (
     *BASE_KEYS[1:], *PARTIAL_KEYS[1:], "kv_channels", "head_size", "attention_head_dim", "qk_rope_head_dim",
-    "global_head_dim", "no_rope_layers", "alpha", "short_mscale", "long_mscale",
+    "global_head_dim", "no_rope_layers", "alpha", "short_mscale", "long_mscale", "global_rope_theta", "rope_local_base_freq",
+    "local_rope_theta", "swa_rope_theta", "sliding_rope_theta", "compress_rope_theta",
 )  # fmt: skip
 # Any of these says that a model rotates.
 ROTARY_KEYS = (

@@ -50,7 +50,7 @@ def base(ledger: KeyLedger, rope: Rope, label: str | None) -> float:
     if ledger.config.model_type in CLASS_HAS_LAYERS and not rope.block.endswith(f".{label}"):
         rope = replace(rope, values={key: rope.values[key] for key in rope.values if key != "rope_theta"})
     own = _by_layers(ledger) or (None if rope.assumed else rope.find(ledger, "rope_theta", "base"))
-    found = own or _beside(ledger, label) or _assumed_theta(ledger, rope, label)
+    found = own or _beside(ledger, rope, label) or _assumed_theta(ledger, rope, label)
     value = found.value
     if isinstance(value, list):
         found = at_layer(ledger, found, label)
@@ -88,12 +88,20 @@ def _by_layers(ledger: KeyLedger) -> Setting | None:
     return None
 
 
-def _beside(ledger: KeyLedger, label: str | None) -> Setting | None:
+def _beside(ledger: KeyLedger, rope: Rope, label: str | None) -> Setting | None:
     keys = THETA_KEYS.get(label, THETA_KEYS[None])
     found = ledger.in_file(*keys)
-    if found is None and label not in (None, "full_attention", "main") and _one_theta(ledger.known):
-        found = ledger.in_file(*THETA_KEYS[None])
-    return found
+    if found is not None or label in (None, "full_attention", "main"):
+        return found
+    is_all = _one_theta(ledger.known) or label in _reached(ledger, rope, label)
+    return ledger.in_file(*THETA_KEYS[None]) if is_all else None
+
+
+def _reached(ledger: KeyLedger, rope: Rope, label: str | None) -> Sequence[str]:
+    """The layer types to which the class applies a base beside their parameters."""
+    known = ledger.known
+    given = label and rope.block.endswith(f".{label}") and not rope.assumed
+    return known.reached_beside if given else known.reached
 
 
 def _one_theta(known: Defaults) -> bool:
@@ -106,6 +114,8 @@ def _assumed_theta(ledger: KeyLedger, rope: Rope, label: str | None) -> Setting:
     """What the class assumes: in the block that it makes where the file has none, or for a block without a base."""
     known = ledger.known
     own = (known.rope or {}).get(label) if label else known.rope
+    if label in known.bare and rope.block.endswith(f".{label}") and not rope.assumed:
+        return ledger.default(known.bare[label])
     made = own.get("rope_theta") if isinstance(own, Mapping) and (label or rope.assumed) else None
     for value in (rope.values.get("rope_theta"), made):
         if value is not None:
@@ -119,31 +129,31 @@ def _assumed_theta(ledger: KeyLedger, rope: Rope, label: str | None) -> Setting:
 
 def warn_of_ignored(ledger: KeyLedger, rope: Rope, label: str | None) -> None:
     """Say it where keys had a part in the table that the class of transformers does not read in this place."""
-    silent = {"rope_type", "type", *(() if ledger.known.labels else ("rope_theta",))}
-    inside, known = {} if rope.assumed else rope.values, ledger.known.rope or {}
-    own = known.get(label) if label in ledger.known.labels else None
-    assumed = {"rope_theta": ledger.known.theta, **known, **(own or {})}
-    for key in ledger.known.ignores:
-        value = ledger.config.values.get(key)
-        if value == assumed.get(key):
+    known, config = ledger.known, ledger.config
+    reader = f"{known.name} in {known.source} does not read it"
+    silent = {"rope_type", "type", *(() if known.labels else ("rope_theta",))}
+    inside, filled = {} if rope.assumed else rope.values, known.rope or {}
+    own = filled.get(label) if label in known.labels else None
+    assumed = {"rope_theta": known.theta, **filled, **(own or {})}
+    for key in known.ignores:
+        value = config.values.get(key)
+        if value == assumed.get(key) or (key == "rope_theta" and label in _reached(ledger, rope, label)):
             continue
         block = isinstance(value, Mapping)
         used = rope.block == key and set(rope.values) - silent if block else key in ledger.keys_read
-        if value is not None and used and key not in {*inside, *ledger.config.names, *ledger.config.assumed}:
+        if value is not None and used and key not in {*inside, *config.names, *config.assumed}:
             shown = "" if block else f" {json.dumps(value)}"
-            where = " in this place" if ledger.known.rope else ""
-            ledger.warn(
-                f"{ledger.config.key(key)}{shown} is used; {ledger.known.name} in {ledger.known.source} does not read it{where}"
-            )
+            where = " in this place" if known.rope else ""
+            ledger.warn(f"{config.key(key)}{shown} is used; {reader}{where}")
+    theta = config.key("rope_theta")
+    beside = known.labels and ledger.origins.get("base") == theta and "rope_theta" not in known.ignores
+    if beside and label not in _reached(ledger, rope, label):
+        ledger.warn(f"{theta} is used for {label}; {reader} there")
     told = " ".join(ledger.origins.values())
-    for key in FOREIGN_KEYS if ledger.known.source.startswith("transformers") else ():
-        used = (
-            bool(ledger.config.values.get(key))
-            if key == "no_rope_layers"
-            else key in re.findall(r"\w+", told)
-        )
-        if used and key not in {*ledger.known.reads, *ledger.config.names, *ledger.config.assumed}:
-            ledger.warn(f"{key} is used; {ledger.known.name} in {ledger.known.source} does not read it")
+    for key in FOREIGN_KEYS if known.source.startswith("transformers") else ():
+        used = bool(config.values.get(key)) if key == "no_rope_layers" else key in re.findall(r"\w+", told)
+        if used and key not in {*known.reads, *config.names, *config.assumed}:
+            ledger.warn(f"{key} is used; {reader}")
 
 
 # What in a model that is not known may say another width, another pairing, or that positions are told otherwise.

@@ -643,6 +643,34 @@ def test_keys_of_other_formats_are_used_with_a_word(
     assert (foreign in told) if foreign else not told
 
 
+BARE = {label: {"rope_type": "default"} for label in ("full_attention", "sliding_attention")}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "keys", "layer", "base", "told"),
+    [
+        ("neomme", {"rope_theta": 50000.0}, "sliding_attention", 50000.0, False),
+        ("olmo3", {"rope_theta": 70000.0}, "sliding_attention", 70000.0, True),
+        ("olmo3", {"rope_theta": 70000.0}, "full_attention", 70000.0, False),
+        ("step3p5", {"rope_theta": 70000.0, "rope_parameters": {"full_attention": {"rope_type": "default"}}}, "full_attention", 70000.0, True),
+        ("dory", {"rope_parameters": BARE}, "full_attention", 10000.0, False),
+        ("dory", {"rope_theta": 70000.0, "rope_parameters": BARE}, "sliding_attention", 70000.0, False),
+        ("ultrabert", {"rope_parameters": BARE}, "full_attention", 10000.0, False),
+        ("lfm3", {"rope_parameters": BARE}, "sliding_attention", 1000000.0, False),
+        ("gemma3_text", {"rope_theta": 70000.0}, "sliding_attention", 10000.0, False),
+        ("gemma3_text", {"rope_local_base_freq": 333.0}, "sliding_attention", 333.0, False),
+        ("modernbert", {"rope_local_base_freq": 333.0}, "sliding_attention", 333.0, True),
+    ],
+)  # fmt: skip
+def test_a_base_beside_the_layer_types_goes_where_the_class_takes_it(
+    model_type: str, keys: dict[str, Any], layer: str, base: float, told: bool
+) -> None:
+    """`rope_parameters` of the configuration classes of transformers 5.24; what pe takes and they do not has a warning."""
+    found = resolved(LLAMA | {"model_type": model_type, "num_hidden_layers": 6} | keys, layer_type=layer)
+    assert found.parameters["base"] == base
+    assert any("does not read it" in warning for warning in found.warnings) == told
+
+
 def test_widths_beside_latent_attention_are_told() -> None:
     latent = {"hidden_size": 512, "num_attention_heads": 8, "qk_rope_head_dim": 64}
     half = resolved({**latent, "model_type": "deepseek_v2", "partial_rotary_factor": 0.5})
