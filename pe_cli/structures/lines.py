@@ -152,7 +152,7 @@ def _layout(rows: _Lines, weights: str, text_ids: bool, notes: list[str]) -> Edg
     weight = _weight_column(rows.label, weights, lower if header else [], sample, (source, target), notes)
     ends = [sample[source], sample[target]]
     numbers = all(map(_is_number, ends)) or (any(map(_is_number, ends)) and _both_integers(second))
-    weighted_by = None if weight is None else lower[weight] if header else f"column {weight + 1}"
+    weighted_by = None if weight is None else lower[weight] if header else str(weight + 1)
     width = _width(sample) if weights == "auto" else None
     return EdgeColumns(delimiter, source, target, weight, text_ids or not numbers, header, weighted_by, width)
 

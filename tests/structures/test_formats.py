@@ -68,9 +68,9 @@ def test_a_third_column_that_is_no_number_is_said(write):
     ("text", "options", "column"),
     [
         ("0 1\n1 2\n", {}, None),
-        ("0 1 2.5\n1 2 1\n", {}, "column 3"),
+        ("0 1 2.5\n1 2 1\n", {}, "3"),
         ("0 1 2.5\n1 2 1\n", {"weights": "none"}, None),
-        ("0 1 9 2.5\n1 2 9 1\n", {"weights": "4"}, "column 4"),
+        ("0 1 9 2.5\n1 2 9 1\n", {"weights": "4"}, "4"),
         ("src,dst,Weight\n0,1,2.5\n", {}, "weight"),
         ("source,target,since,length\n0,1,1990,2.5\n", {"weights": "length"}, "length"),
         ("source,target,since\n0,1,1990\n", {}, "since"),

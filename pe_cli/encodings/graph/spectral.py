@@ -258,7 +258,7 @@ def magnetic(
 
     Tensors: eigenvectors (n, K), complex, or (n, K, 2) with real and imaginary part; eigenvalues (K,), ascending.
     Added to the node features after a layer; it belongs to one graph and does not extrapolate. Edges are taken as
-    they are written, from first to second node, whether or not the graph is read as directed.
+    they are written, from first to second node, whether or not the graph is read as directed; loops are left out.
 
     L = D - A_s ∘ exp(i Θ) (none) or I - (D^-½ A_s D^-½) ∘ exp(i Θ) (sym), Θ = 2 pi q (A - A'), D the degrees of
     A_s = (A + A')/2 (half). With convention unit A_s and A are 1 wherever there is an edge. The phase says how
