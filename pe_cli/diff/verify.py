@@ -327,7 +327,7 @@ def exceptions(
 ) -> list[Step] | None:
     """What is left told as a mask, rows of zeros, rows or entries; None where it is too much to be an exception.
 
-    `moved` says that steps have been applied: then an exception must be the smaller part.
+    `moved` says that steps have been applied: then an exception must be the smaller part, as are rows here and there.
     """
     steps: list[Step] = []
     total = left.rows * left.columns
@@ -343,7 +343,8 @@ def exceptions(
         return None
     bad = left.by_row > 0
     rows = np.flatnonzero(bad)
-    if len(rows) > MOST_ROWS * left.rows or (moved and len(rows) > left.rows / 2):
+    more = len(rows) > left.rows / 2
+    if len(rows) > MOST_ROWS * left.rows or (more and (moved or not _contiguous(rows))):
         return _as_entries(left, rows, a, b, total, extra)
     zeros = np.flatnonzero((left.blank[0] | left.blank[1]) & bad)
     rest = np.setdiff1d(rows, zeros)

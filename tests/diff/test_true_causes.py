@@ -201,3 +201,9 @@ def test_a_grid_that_is_counted_from_one() -> None:
     )
     (cause,) = explained(counted, plain).causes
     assert (cause.cause, cause.a, cause.b) == ("parameters", {"start": 1}, {"start": 0})
+
+
+@pytest.mark.parametrize(("share", "known"), [(0.3, True), (0.7, False)])
+def test_most_of_the_rows_here_and_there_are_no_exception(share: float, known: bool) -> None:
+    changed = np.where((np.random.default_rng(5).random(512) < share)[:, None], OTHER, LEARNED)
+    assert explained(LEARNED, changed).explained == known
