@@ -181,7 +181,8 @@ def _positions(a: Facts, b: Facts, told: Facts) -> str:
     first, last, count = told.get("first"), told.get("last"), told.get("count")
     if rule == "restart":
         starts = told["restarts"]
-        return f"{'row' if len(starts) == 1 else 'rows'} {_list(starts)} of {side} start again at the first position (packed documents?)"
+        rows = "row" if len(starts) == 1 else "rows"
+        return f"positions of {side} start again at {rows} {_list(starts)} (packed documents?)"
     if rule == "clamp":
         return f"positions of {side} stop at {last}: from row {first} on all rows repeat row {last}"
     if rule in ("bfloat16", "float16"):
@@ -211,13 +212,17 @@ def _rows(a: Facts, b: Facts, told: Facts) -> str:
             if count == 1:
                 return f"{longer} has row {first} more, and all others agree: leave it out"
             return f"{longer} has {count} rows more between rows {first} and {last}, and all others agree: leave them out"
-        return f"{longer} has {counted(count, 'row', 'rows')} more at its end (rows {first} to {last})"
+        return f"{longer} has {counted(count, 'row', 'rows')} more at its end ({_span(told)})"
+    return f"{_span(told)} {'differs' if count == 1 else 'differ'}, and all others agree"
+
+
+def _span(told: Facts) -> str:
+    """The rows of a cause: one, all from the first to the last, or so many between these."""
+    first, last, count = told["first"], told["last"], told["count"]
     if count == 1:
-        return f"row {first} differs, and all others agree"
+        return f"row {first}"
     return (
-        f"{count} rows between {first} and {last} differ, and all others agree"
-        if last - first + 1 != count
-        else f"rows {first} to {last} differ, and all others agree"
+        f"rows {first} to {last}" if last - first + 1 == count else f"{count} rows between {first} and {last}"
     )
 
 
@@ -246,9 +251,7 @@ def _zeros(a: Facts, b: Facts, told: Facts) -> str:
         side = "a" if len(a.get("zero_rows", [])) > len(b.get("zero_rows", [])) else "b"
         return f"{side} has {counted(told['count'], 'row', 'rows')} of zeros more, from row {told['first']} on: leave them out"
     side = "a" if a.get("rows") == "zeros" else "b"
-    return (
-        f"{counted(told['count'], 'row', 'rows')} of {side} are zeros, rows {told['first']} to {told['last']}"
-    )
+    return f"{_span(told)} of {side} {'holds' if told['count'] == 1 else 'hold'} zeros"
 
 
 def _layout(a: Facts, b: Facts, told: Facts) -> str:
