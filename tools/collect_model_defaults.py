@@ -213,15 +213,14 @@ def behaviour(cls: type[PreTrainedConfig], config: PreTrainedConfig, rope: dict[
     labels = [key for key, value in rope.items() if isinstance(value, dict) or value is None]
     if labels:
         found["scaled"] = scaled_labels(cls, labels)
-        found["reached"] = [
-            label for label, theta in thetas(cls, labels, rope_theta=12345.0).items() if theta == 12345.0
-        ]
         bare = {label: {"rope_type": "default"} for label in labels}
-        beside = thetas(cls, labels, rope_theta=12345.0, rope_parameters=bare)
-        found["reached_beside"] = [label for label, theta in beside.items() if theta == 12345.0]
-        found["bare"] = {
-            label: theta for label, theta in thetas(cls, labels, rope_parameters=bare).items() if theta
-        }
+        alone, beside = (
+            thetas(cls, labels, rope_theta=7.0, **more) for more in ({}, {"rope_parameters": bare})
+        )
+        found["reached"] = sorted(label for label, theta in alone.items() if theta == 7.0)
+        found["reached_beside"] = sorted(label for label, theta in beside.items() if theta == 7.0)
+        assumed = thetas(cls, labels, rope_parameters=bare)
+        found["bare"] = {label: theta for label, theta in assumed.items() if theta}
         heads = {}
         for label in labels:
             try:

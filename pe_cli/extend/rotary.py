@@ -216,11 +216,11 @@ def _frequencies(config: Configuration, label: str | None, length: int) -> list[
 
 def gguf_flags(stretch: Stretch) -> str:
     """The options with which llama.cpp serves a stretched model, as the file itself stays as it is."""
-    size, scale = f"-c {stretch.length}", f"--rope-scale {stretch.factor:g}"
+    size, scale = f"-c {stretch.length}", f"--rope-scaling {stretch.scaling} --rope-scale {stretch.factor:g}"
     if stretch.scaling == "linear":
-        return f"--rope-scaling linear {scale} {size}"
+        return f"{scale} {size}"
     if stretch.scaling == "yarn":
-        return f"--rope-scaling yarn {scale} --yarn-orig-ctx {stretch.original_len} {size}"
+        return f"{scale} --yarn-orig-ctx {stretch.original_len} {size}"
     return f"--rope-freq-base {stretch.after.parameters['base']:.10g} {size}"
 
 
@@ -354,8 +354,7 @@ def _unscaled_edit(config: Configuration, rope: Rope) -> Edit:
 
 
 def _ntk_base(before: Resolved, factor: float, file: str) -> float:
-    width = spectrum_of(before).width
-    if width <= 2:
+    if (width := spectrum_of(before).width) <= 2:
         raise PeError(f"{file}: {parameter('scaling')} ntk needs a rotary width above 2, not {width}")
     return float(before.parameters["base"] * factor ** (width / (width - 2)))
 
@@ -363,22 +362,23 @@ def _ntk_base(before: Resolved, factor: float, file: str) -> float:
 def _base_edit(config: Configuration, before: Resolved, factor: float) -> Edit:
     """NTK-aware scaling: base · factor^(d / (d - 2)), a change of the base alone."""
     base, new = float(before.parameters["base"]), _ntk_base(before, factor, config.file)
+    ratio = config.values.get("rope_ratio")
+    if isinstance(ratio, (int, float)):
+        return Edit((*_section(config), "rope_ratio"), ratio, ratio * new / base)
     path = tuple(before.origins.get("base", "").split("."))
     place: Any = _outermost(config)
     for name in path:
         place = place.get(name) if isinstance(place, Mapping) else None
-    if isinstance(place, (int, float)):
-        return Edit(path, place, new)
-    if isinstance(place, list):  # a base for each layer
-        return Edit(path, place, [new if each == base else each for each in place])
+    if isinstance(place, (int, float, list)):  # or one for each layer
+        listed = [new if each == base else each for each in place] if isinstance(place, list) else new
+        return Edit(path, place, listed)
     return Edit((*_section(config), "rope_theta"), None, new)
 
 
 def _limit_edit(config: Configuration, limit: Any, length: int) -> Edit:
     """The field that says how many positions the model takes."""
     if limit is not None and not limit.assumed:
-        path = tuple(limit.origin.split("."))
-        return Edit(path, limit.value, length)
+        return Edit(tuple(limit.origin.split(".")), limit.value, length)
     name = config.known.aliases.get("max_position_embeddings", "max_position_embeddings")
     return Edit((*_section(config), name), None, length)
 

@@ -240,7 +240,7 @@ PARTIAL_KEYS = (
 )  # fmt: skip
 # Keys that not every class reads which reads the usual ones.
 FOREIGN_KEYS = (
-    *BASE_KEYS[1:], *PARTIAL_KEYS[1:], "kv_channels", "head_size", "attention_head_dim", "qk_rope_head_dim",
+    *BASE_KEYS[1:], *PARTIAL_KEYS[1:], "rope_ratio", "kv_channels", "head_size", "attention_head_dim", "qk_rope_head_dim",
     "global_head_dim", "no_rope_layers", "alpha", "short_mscale", "long_mscale", "global_rope_theta", "rope_local_base_freq",
     "local_rope_theta", "swa_rope_theta", "sliding_rope_theta", "compress_rope_theta",
 )  # fmt: skip

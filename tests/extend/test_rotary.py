@@ -92,6 +92,20 @@ def test_ntk_changes_the_base_of_every_layer_that_has_it(model: Any) -> None:
     assert written == [pytest.approx(10000 * 4 ** (width / (width - 2))), 0, written[0], written[0]]
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {**LLAMA, "rope_ratio": 2.0},
+        {**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+        {**LLAMA, "model_type": "granite_swa", "num_hidden_layers": 2, "layer_rope_theta": [5e5, 5e5]},
+    ],
+)  # fmt: skip
+def test_ntk_stretches_the_slowest_pair_by_the_factor(model: Any, config: dict[str, Any]) -> None:
+    """The exponent d / (d - 2) is chosen so: bloc97's NTK-aware scaling."""
+    before, after = stretch_model(str(model(config)), 8192, "ntk", factor=4).wavelengths()
+    assert after[-1] / before[-1] == pytest.approx(4, rel=1e-9)
+
+
 def test_ntk_changes_the_base_alone(model: Any) -> None:
     found = stretch_model(str(model(LLAMA)), 8192, "ntk")
     assert found.overrides() == {

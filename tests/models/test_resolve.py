@@ -619,6 +619,7 @@ LONGROPE = {"short_factor": [1.0] * 64, "long_factor": [2.0] * 64, "short_mscale
     [
         ("llama", {"rotary_emb_base": 777}, "rotary_emb_base"),
         ("llama", {"rope_base": 777}, "rope_base"),
+        ("llama", {"rope_theta": 10000.0, "rope_ratio": 2.0}, "rope_ratio"),
         ("llama", {"kv_channels": 48}, "kv_channels"),
         ("phi3", {"rotary_pct": 0.5}, "rotary_pct"),
         ("qwen2", {"qk_rope_head_dim": 32}, "qk_rope_head_dim"),
@@ -631,6 +632,7 @@ LONGROPE = {"short_factor": [1.0] * 64, "long_factor": [2.0] * 64, "short_mscale
         ("smollm3", {"num_hidden_layers": 2, "no_rope_layers": [1, 0]}, None),
         ("hunyuan_v1_dense", {"rope_scaling": {"type": "dynamic", "factor": 1.0, "alpha": 1000.0}}, None),
         ("qwen", {"kv_channels": 128, "rotary_emb_base": 10000}, None),
+        ("chatglm", {"kv_channels": 128, "rope_ratio": 50}, None),
     ],
 )  # fmt: skip
 def test_keys_of_other_formats_are_used_with_a_word(

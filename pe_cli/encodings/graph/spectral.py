@@ -386,7 +386,12 @@ def _facts(columns: SpectralColumns, more: dict[str, Any], spectra: Spectra, eac
     """What there is to say of the spectrum of one graph."""
     facts: dict[str, Any] = {} if each else {"columns_found": int(columns.found[0])}
     if max(columns.multiplicities, default=1) > 1 and not each:
-        facts["multiplicities"] = columns.multiplicities
+        known = (
+            len(columns.multiplicities) - columns.open_end
+        )  # more of the last eigenspace may not have been computed
+        facts["multiplicities"] = columns.multiplicities[:known]
+        if columns.open_end:
+            facts["last_multiplicity_at_least"] = columns.multiplicities[-1]
     sizes = spectra.members.sizes
     return {
         **facts,
