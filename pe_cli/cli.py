@@ -311,7 +311,11 @@ def _help_of(argv: list[str]) -> list[str]:
 
 def _list(argv: list[str]) -> int:
     """`pe gen --list` and `pe gen model --list`, also as JSON."""
-    if [word for word in argv[1:] if not word.startswith("-")] == ["model"]:
+    words = [word for word in argv[1:] if word not in ("--list", "--json")]
+    if words not in ([], ["model"]):
+        wrong = next(word for word in words if word != "model")
+        raise PeError(f"{wrong}: `pe gen --list` and `pe gen model --list` take --json, and nothing else")
+    if words:
         from pe_cli.models.read import preset_values
 
         rows: list[dict[str, Any]] = [

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.errors import ordinal
+from pe_cli.errors import counted, ordinal
 
 # Ends and middle of a blue-white-orange scale, told apart in all common forms of colour blindness.
 NEGATIVE, MIDDLE, POSITIVE = (33, 102, 172), (247, 247, 247), (217, 95, 2)
@@ -49,12 +49,12 @@ class Excerpt:
     def caption(self) -> str:
         """Which cells they are: `every 85th of 4096 rows down, 64 columns across`."""
         shown = len(self.cells)
-        down = f"{self.rows} rows"
+        down = counted(self.rows, "row", "rows")
         if self.row_step > 1:
             down = f"every {ordinal(self.row_step)} of {self.rows} rows"
         elif shown < self.rows:
             down = f"the first {shown} of {self.rows} rows"
-        across = f"{self.columns} columns"
+        across = counted(self.columns, "column", "columns")
         if self.column_step > 1:
             across = f"every {ordinal(self.column_step)} of {self.columns} columns"
         if self.parted:

@@ -230,6 +230,8 @@ def extend(table: Any, length: int | None = None, **options: Any) -> Any:
     from pe_cli.extend.request import ResizeRequest
     from pe_cli.extend.rewrite import changed
 
+    for name in _Rewrite.__annotations__.keys() & options.keys() - _Resize.__annotations__.keys():
+        raise PeError(f"{parameter(name)} is for a file or a folder; of an array the new one is returned")
     request = ResizeRequest.of(length=length, **options)
     with _opened(table, None) as (source, _):
         made, _ = changed(source, make_plan(source.tensors, request, None, source.label))

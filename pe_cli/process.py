@@ -195,9 +195,7 @@ def _refuse_streams(identity: _Identity, label: str) -> None:
         raise _also_input(f"standard output, {label},")
 
 
-def _also_input(label: str) -> Exception:
-    from pe_cli.errors import PeError
-
+def _also_input(label: str) -> PeError:
     return PeError(f"{label} is also the input; write to another file and move it there afterwards")
 
 

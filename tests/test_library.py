@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -268,3 +269,18 @@ def test_results_are_attributes_dictionaries_and_html(tmp_path: Path) -> None:
     assert (cause.a["base"], cause.b["base"]) == (10000, 5000)
     assert pe_cli.read(tmp_path / "a.npy").shape == (64, 16)
     assert pe_cli.extend(np.random.default_rng(0).normal(size=(8, 4)), 12).shape == (12, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"metod": "tile"}, "did you mean 'method'"), ({"output": "x.npy"}, "output is for a file or a folder")],
+)
+def test_extend_names_what_it_does_not_take(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(PeError, match=said):
+        pe_cli.extend(np.zeros((4, 2)), 7, **options)
+
+
+def test_a_configuration_means_the_same_as_a_mapping_and_as_a_file() -> None:
+    timm = {"architecture": "vit_base_patch16_224", "pretrained_cfg": {"input_size": [3, 224, 224]}}
+    with pytest.raises(PeError, match="configuration of timm"):
+        pe_cli.from_config(timm, 8)

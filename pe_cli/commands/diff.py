@@ -16,7 +16,7 @@ from pe_cli.diff.metrics import Tolerance
 from pe_cli.errors import PeError
 from pe_cli.files.sources import Source, open_source, split_spec
 from pe_cli.files.text import canonical, jsonable
-from pe_cli.process import step
+from pe_cli.process import DIFFERENT, DONE, step
 from pe_cli.render import shown, tell
 
 DRAWN_ROWS = 512
@@ -89,7 +89,7 @@ def diff(tables: Tables, same: Same, output: options.Told) -> None:
         from pe_cli.render.difference import show
 
         show(report, explained=same.explain)
-    raise typer.Exit(0 if report.equal else 1)
+    raise typer.Exit(DONE if report.equal else DIFFERENT)
 
 
 def _progress(a: Source, b: Source) -> Callable[[int], None]:

@@ -67,7 +67,7 @@ class Difference:
 
 @dataclass
 class Report:
-    """All pairs of tensors, and those that only one of the files has. `renamed` are pairs of other names."""
+    """All pairs of tensors, and those that only one of the files has. `names` are pairs that have other names."""
 
     labels: tuple[str, str]
     tolerance: Tolerance

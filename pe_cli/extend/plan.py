@@ -98,7 +98,7 @@ def make_plan(
     label: str,
     config_text: str = "",
 ) -> ExtensionPlan:
-    """ExtensionPlan the change of the tables of `tensors`; `label` names the file in errors.
+    """Plan the change of the tables of `tensors`; `label` names the file in errors.
 
     Errors: no table or several, a layout that does not fit, a configuration that disagrees.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from pe_cli.errors import PeError, no_such, parameter
@@ -93,6 +93,10 @@ class ResizeRequest:
     @classmethod
     def of(cls, *, tensor: str | Sequence[str] | None = None, **given: Any) -> ResizeRequest:
         """The request in the words of `pe_cli.extend` and of the command line: grids as `24x32`, 24 or (24, 32)."""
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise no_such("option of extend", name, known)
         names = (tensor,) if isinstance(tensor, str) else tuple(tensor or ())
         given |= {name: _sides(name, given.get(name)) for name in _SIDES}
         return cls(**given, tensor=names)

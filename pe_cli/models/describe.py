@@ -33,7 +33,7 @@ def inspect_config(
     """Every positional table of a model: `{"schema", "file", "model_type", "tables": [table, …]}`.
 
     Without `component` or `layer_type` all of them. A table has `component`, `layer_type`, `encoding`, `parameters`,
-    `origins`, `warnings`, `notes`, `max_position`, `trained_length`, `extra_tables` and, where it rotates on one axis,
+    `origins`, `warnings`, `notes`, `max_position`, `trained_length`, `side_tables` and, where it rotates on one axis,
     `rotary` (see `rotary_report`); or `error`, where no table follows from the file. A learned
     table has `component`, `encoding`, the end of its `tensor`'s name, its `shape` and a `note`.
     Tables that depend on the length are made for `seq_len`, by default the longest length of the model.

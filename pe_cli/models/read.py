@@ -61,7 +61,7 @@ def read_configuration(spec: str, *, links: int = 0) -> Configuration:
             f"{spec}: pe downloads nothing; fetch the config.json and give it, or the name of a preset"
         )
     if spec == "-":
-        return _configuration("stdin", read_object(spec), links)
+        return configuration_of("stdin", read_object(spec), links)
     if not os.path.lexists(spec):
         if spec.lower() in data("presets"):
             return preset_configuration(spec.lower())
@@ -74,7 +74,7 @@ def read_configuration(spec: str, *, links: int = 0) -> Configuration:
                 f"{spec}: no such file, folder or preset; give a config.json, a model folder or a .gguf file{meant}"
             )
     path = _in_folder(Path(spec)) if Path(spec).is_dir() else Path(spec)
-    return _configuration(str(path), _read(path), links)
+    return configuration_of(str(path), _read(path), links)
 
 
 def presets_like(word: str) -> list[str]:
@@ -94,7 +94,11 @@ def _letters(name: str) -> str:
     return name.replace("-", "").replace(".", "")
 
 
-def _configuration(file: str, values: Mapping[str, Any], links: int) -> Configuration:
+def configuration_of(file: str, values: Mapping[str, Any], links: int = 0) -> Configuration:
+    """A configuration by what is in it; `file` names it in messages.
+
+    Errors: what another file says, which is named.
+    """
     if isinstance(values.get("model"), Mapping) and "decoder" in values["model"]:
         raise PeError(
             f"{file}: a genai_config of onnxruntime-genai does not say how positions are encoded; give the config.json of the "

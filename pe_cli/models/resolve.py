@@ -27,7 +27,7 @@ from pe_cli.models.configuration import (
     stem,
     types_by_stem,
 )
-from pe_cli.models.read import choose, is_gguf, preset_configuration, read_configuration
+from pe_cli.models.read import choose, configuration_of, is_gguf, preset_configuration, read_configuration
 from pe_cli.models.resolved import (
     ADJACENT_LAYOUTS,
     EVERY_LENGTH,
@@ -65,7 +65,7 @@ def resolve(
 
     Returns
     -------
-    Resolved : `encoding` and its `parameters`, `origins` of the values, `facts` of the attention, and what was not read.
+    Resolved : `encoding` and its `parameters`, `origins` of the values, `warnings` and `notes`, and the keys that nothing read.
 
     Raises
     ------
@@ -453,8 +453,7 @@ def from_config(
     """
     which: dict[str, Any] = {"component": component, "layer_type": layer_type, "seq_len": seq_len}
     if isinstance(spec, Mapping):
-        model_type = str(spec.get("model_type") or "")
-        resolved = resolve_configuration(Configuration("config", spec, model_type=model_type), **which)
+        resolved = resolve_configuration(configuration_of("config", spec), **which)
     else:
         resolved = resolve(os.fspath(spec), **which)
     function = load(resolved.encoding)

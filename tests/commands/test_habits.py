@@ -137,6 +137,12 @@ def test_what_is_meant_is_understood(line: str, tmp_path: Path) -> None:
     assert run([*line.split(), "-q", "-o", str(tmp_path / "x.safetensors")]) == 0
 
 
+@pytest.mark.parametrize("line", ["gen --list --jsn", "gen model --list --nonsense", "gen --list rope bogus"])
+def test_a_list_takes_nothing_that_it_does_not_know(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(line.split()) == 2
+    assert "take --json, and nothing else" in capsys.readouterr().err
+
+
 def test_lists_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["gen", "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["encodings"]
